@@ -1,0 +1,269 @@
+"""The chart-export program: from a READY step to its end, as a pure function of outcomes.
+
+Owns the order of phases: claim, templates, drawing, manifest, finalize. Must not know how anything is performed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from returns.result import Failure
+
+from core.charts.drawing import (
+    draw,
+    fail_unforeseen,
+    on_not_stored,
+    on_refused,
+    on_rendered,
+    on_reservation,
+    on_stored,
+    on_waited,
+    storing_chart,
+)
+from core.charts.ending import (
+    finalize,
+    finalized,
+    manifest_not_stored,
+    manifest_stored,
+    not_finalized,
+    nothing_done,
+    put_manifest,
+    try_finalize,
+)
+from core.charts.naming import fixture_key
+from core.charts.state import Chart, Inputs, Ledger, Phase, Stage, State, StepResult
+from core.charts.step import STEP_TYPE, ChartStep, parse_chart_step
+from core.charts.templates import parse_template, request_body
+from core.charts.usage import MOCK_USAGE_COLLECTION, USAGE_COLLECTION
+from core.failures import INTERNAL_ERROR, VALIDATION_FAILED, invalid, step_error
+from core.flow.claims import LEASE_MARGIN_SECONDS
+from core.flow.selection import NothingToDo, select_step
+from core.program import Next
+from effects import (
+    AccountsExhausted,
+    AccountsReserved,
+    CallChartApi,
+    ChartRefused,
+    ChartRendered,
+    ClaimLost,
+    ClaimStep,
+    EffectFailed,
+    FinalizeLost,
+    FinalizeStep,
+    LoadTemplates,
+    ObjectNotStored,
+    ObjectStored,
+    Outcome,
+    PutObject,
+    ReserveAccount,
+    StepClaimed,
+    StepFinalized,
+    TemplatesLoaded,
+    Waited,
+)
+
+Reaction = Callable[[State, Any], State]
+
+
+def start(inputs: Inputs) -> Next[State]:
+    """Return the claim of the selected step, or an ended state that says why there is nothing to do."""
+    state = State(inputs=inputs, now=inputs.now)
+    chosen = select_step(inputs.flow_run, STEP_TYPE, inputs.wanted_step)
+    if isinstance(chosen, NothingToDo):
+        return _next(nothing_done(replace(state, step_id=inputs.wanted_step or ""), chosen.reason))
+    claim = ClaimStep(
+        flow_run=inputs.flow_run_path,
+        step_id=chosen,
+        step_type=STEP_TYPE,
+        token=inputs.token,
+        lease_seconds=inputs.settings.invocation_timeout_seconds + LEASE_MARGIN_SECONDS,
+    )
+    return _next(replace(state, step_id=chosen).emit(claim))
+
+
+def react(state: State, outcome: Outcome) -> Next[State]:
+    """Return what can begin after the outcome."""
+    state = replace(state, now=max(state.now, outcome.at))
+    if state.phase is Phase.ENDED:
+        return _next(state)
+    if state.lease_until is not None and state.now >= state.lease_until:
+        return _next(nothing_done(state, "lease_expired"))
+    reaction = (
+        _BREAKDOWNS.get((state.phase, type(outcome.effect)))
+        if isinstance(outcome, EffectFailed)
+        else _REACTIONS.get((state.phase, type(outcome)))
+    )
+    return _next(reaction(state, outcome) if reaction else state)
+
+
+def abort(state: State, error_type: str) -> Next[State]:
+    """Return the finalize that ends a claimed step as FAILED when the program itself broke."""
+    error = step_error(INTERNAL_ERROR, f"the worker broke: {error_type}", {"errorType": error_type})
+    if state.lease_until is None or state.phase in {Phase.FINALIZING, Phase.ENDED}:
+        result = state.result or StepResult(status="FAILED", step_id=state.step_id or None, error=error)
+        return Next(replace(state, phase=Phase.ENDED, result=result, outbox=()))
+    return _next(finalize(replace(state, outbox=()), "FAILED", error))
+
+
+def _next(state: State) -> Next[State]:
+    return Next(replace(state, outbox=()), state.outbox)
+
+
+def _on_claimed(state: State, outcome: StepClaimed) -> State:
+    state = replace(state, lease_until=outcome.lease_until)
+    parsed = parse_chart_step(outcome.flow_run, state.step_id)
+    if isinstance(parsed, Failure):
+        return finalize(state, "FAILED", invalid("the step's input is not valid", parsed.failure()))
+    step = parsed.unwrap()
+    loading = replace(state, step=step, phase=Phase.LOADING)
+    return loading.emit(LoadTemplates(chart_template_ids=step.chart_template_ids))
+
+
+def _on_claim_lost(state: State, outcome: ClaimLost) -> State:
+    return nothing_done(state, outcome.reason)
+
+
+def _on_templates(state: State, outcome: TemplatesLoaded) -> State:
+    assert state.step is not None
+    charts = {one: _chart(state.inputs, state.step, one, outcome) for one in state.step.chart_template_ids}
+    drawing = replace(state, phase=Phase.DRAWING, charts=charts, ledgers=_ledgers(state.inputs))
+    return draw(drawing)
+
+
+def _chart(inputs: Inputs, step: ChartStep, chart_template_id: str, loaded: TemplatesLoaded) -> Chart:
+    document = loaded.templates.get(chart_template_id)
+    if document is None:
+        said = loaded.unreadable.get(chart_template_id, "there is no template of this id")
+        error = step_error(VALIDATION_FAILED, f"template {chart_template_id}: {said}")
+        return Chart(chart_template_id=chart_template_id, stage=Stage.FAILED, error=error)
+    parsed = parse_template(chart_template_id, document)
+    if isinstance(parsed, Failure):
+        error = invalid("the template is not valid", parsed.failure())
+        return Chart(chart_template_id=chart_template_id, stage=Stage.FAILED, error=error)
+    template = parsed.unwrap()
+    key = fixture_key(template.chart_img_symbol(step.symbol), step.timeframe, chart_template_id)
+    return Chart(
+        chart_template_id=chart_template_id,
+        stage=Stage.NEEDS_ACCOUNT,
+        template=template,
+        replay=inputs.settings.mode == "mock" or (inputs.settings.mode == "record" and key in inputs.fixtures),
+        fixture_key=key,
+        body=request_body(template, step.symbol, step.timeframe, inputs.settings.default_timezone),
+    )
+
+
+def _ledgers(inputs: Inputs) -> Mapping[bool, Ledger]:
+    return {
+        True: Ledger(usage_collection=MOCK_USAGE_COLLECTION, accounts=inputs.mock_accounts),
+        False: Ledger(usage_collection=USAGE_COLLECTION, accounts=inputs.real_accounts, rejected=inputs.set_aside),
+    }
+
+
+def _on_png_stored(state: State, outcome: ObjectStored) -> State:
+    chart = storing_chart(state, outcome.name)
+    return on_stored(state, chart, outcome) if chart else state
+
+
+def _on_png_not_stored(state: State, outcome: ObjectNotStored) -> State:
+    chart = storing_chart(state, outcome.name)
+    return on_not_stored(state, chart, outcome) if chart else state
+
+
+def _on_manifest_stored(state: State, outcome: ObjectStored) -> State:
+    return manifest_stored(state)
+
+
+def _on_manifest_not_stored(state: State, outcome: ObjectNotStored) -> State:
+    return manifest_not_stored(state, outcome.message)
+
+
+def _on_manifest_waited(state: State, outcome: Waited) -> State:
+    return put_manifest(state)
+
+
+def _on_finalize_waited(state: State, outcome: Waited) -> State:
+    return try_finalize(state)
+
+
+def _on_finalized(state: State, outcome: StepFinalized) -> State:
+    return finalized(state)
+
+
+def _on_finalize_lost(state: State, outcome: FinalizeLost) -> State:
+    return nothing_done(state, outcome.reason)
+
+
+def _claim_broke(state: State, outcome: EffectFailed) -> State:
+    """Nothing is known to be claimed; if the claim did land, its lease will run out."""
+    return abort(state, outcome.error_type).state
+
+
+def _templates_broke(state: State, outcome: EffectFailed) -> State:
+    assert state.step is not None
+    charts = {one: Chart(chart_template_id=one, stage=Stage.LOADING) for one in state.step.chart_template_ids}
+    state = replace(state, phase=Phase.DRAWING, charts=charts)
+    for chart in charts.values():
+        state = fail_unforeseen(state, chart, outcome)
+    return draw(state)
+
+
+def _reservation_broke(state: State, outcome: EffectFailed) -> State:
+    assert isinstance(outcome.effect, ReserveAccount)
+    for need in outcome.effect.for_requests:
+        state = fail_unforeseen(state, state.charts[need.chart_template_id], outcome)
+    return state
+
+
+def _call_broke(state: State, outcome: EffectFailed) -> State:
+    assert isinstance(outcome.effect, CallChartApi)
+    return fail_unforeseen(state, state.charts[outcome.effect.chart_template_id], outcome)
+
+
+def _png_put_broke(state: State, outcome: EffectFailed) -> State:
+    assert isinstance(outcome.effect, PutObject)
+    chart = storing_chart(state, outcome.effect.name)
+    return fail_unforeseen(state, chart, outcome) if chart else state
+
+
+def _manifest_put_broke(state: State, outcome: EffectFailed) -> State:
+    message = f"storing the manifest failed unexpectedly: {outcome.error_type}"
+    return finalize(state, "FAILED", step_error(INTERNAL_ERROR, message, {"errorType": outcome.error_type}))
+
+
+def _then_draw(react_to: Reaction) -> Reaction:
+    """Return the reaction followed by everything that can begin after it."""
+    return lambda state, outcome: draw(react_to(state, outcome))
+
+
+_REACTIONS: dict[tuple[Phase, type], Reaction] = {
+    (Phase.CLAIMING, StepClaimed): _on_claimed,
+    (Phase.CLAIMING, ClaimLost): _on_claim_lost,
+    (Phase.LOADING, TemplatesLoaded): _on_templates,
+    (Phase.DRAWING, AccountsReserved): _then_draw(on_reservation),
+    (Phase.DRAWING, AccountsExhausted): _then_draw(on_reservation),
+    (Phase.DRAWING, Waited): _then_draw(on_waited),
+    (Phase.DRAWING, ChartRendered): _then_draw(on_rendered),
+    (Phase.DRAWING, ChartRefused): _then_draw(on_refused),
+    (Phase.DRAWING, ObjectStored): _then_draw(_on_png_stored),
+    (Phase.DRAWING, ObjectNotStored): _then_draw(_on_png_not_stored),
+    (Phase.WRITING_MANIFEST, ObjectStored): _on_manifest_stored,
+    (Phase.WRITING_MANIFEST, ObjectNotStored): _on_manifest_not_stored,
+    (Phase.WRITING_MANIFEST, Waited): _on_manifest_waited,
+    (Phase.FINALIZING, StepFinalized): _on_finalized,
+    (Phase.FINALIZING, FinalizeLost): _on_finalize_lost,
+    (Phase.FINALIZING, Waited): _on_finalize_waited,
+}
+"""What each phase makes of an outcome. What is not here changes nothing: it came late, or only the log cares."""
+
+_BREAKDOWNS: dict[tuple[Phase, type], Reaction] = {
+    (Phase.CLAIMING, ClaimStep): _claim_broke,
+    (Phase.LOADING, LoadTemplates): _templates_broke,
+    (Phase.DRAWING, ReserveAccount): _then_draw(_reservation_broke),
+    (Phase.DRAWING, CallChartApi): _then_draw(_call_broke),
+    (Phase.DRAWING, PutObject): _then_draw(_png_put_broke),
+    (Phase.WRITING_MANIFEST, PutObject): _manifest_put_broke,
+    (Phase.FINALIZING, FinalizeStep): not_finalized,
+}
+"""What each phase makes of an effect that failed in a way nobody foresaw."""

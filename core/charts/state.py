@@ -1,0 +1,236 @@
+"""The state of a chart export: what is known so far, as values.
+
+Owns the data that the program's functions pass on. Must not decide anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Any, Literal
+
+from core.charts.accounts import mock_policies, real_policies
+from core.charts.settings import ChartConfiguration, ChartSettings
+from core.charts.step import ChartStep
+from core.charts.templates import ChartTemplate
+from core.flow.flow_run import flow_run_path
+from effects import (
+    AccountAssignment,
+    AccountPolicy,
+    Blob,
+    ChartRefused,
+    Document,
+    Effect,
+    StepError,
+    TerminalStatus,
+)
+from effects.moments import utc_day
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """What a run of the program is given."""
+
+    flow_run: Document
+    """The document as known before the claim: a hint."""
+    flow_run_path: str
+    """Where the document is stored."""
+    wanted_step: str | None
+    """The step to take; None takes the first READY one."""
+    settings: ChartSettings
+    real_accounts: tuple[AccountPolicy, ...]
+    mock_accounts: tuple[AccountPolicy, ...]
+    set_aside: frozenset[str]
+    """Accounts this process uses no more."""
+    fixtures: frozenset[str]
+    """Keys of the fixtures that existed when the run began (record mode)."""
+    now: datetime
+    token: str
+    """Unique to this run."""
+
+    @property
+    def calls_end(self) -> datetime:
+        """Return the moment from which no call starts or goes on: the reserve for finalizing begins."""
+        return self.end - timedelta(seconds=self.settings.finalize_budget_seconds)
+
+    @property
+    def end(self) -> datetime:
+        """Return the moment the invocation must be over."""
+        return self.now + timedelta(seconds=self.settings.invocation_timeout_seconds)
+
+
+def chart_inputs(
+    configuration: ChartConfiguration,
+    flow_run: Document,
+    wanted_step: str | None,
+    *,
+    now: datetime,
+    token: str,
+    set_aside: frozenset[str] = frozenset(),
+    fixtures: frozenset[str] = frozenset(),
+) -> Inputs:
+    """Return the inputs of a run on this flow_run with this configuration."""
+    settings, accounts = configuration.settings, configuration.accounts
+    return Inputs(
+        flow_run=flow_run,
+        flow_run_path=flow_run_path(str(flow_run["runId"])),
+        wanted_step=wanted_step,
+        settings=settings,
+        real_accounts=real_policies(accounts, settings.daily_limit, settings.requests_per_second),
+        mock_accounts=mock_policies(accounts),
+        set_aside=set_aside,
+        fixtures=fixtures,
+        now=now,
+        token=token,
+    )
+
+
+class Phase(Enum):
+    """How far the step is."""
+
+    CLAIMING = "claiming"
+    LOADING = "loading"
+    DRAWING = "drawing"
+    WRITING_MANIFEST = "writing manifest"
+    FINALIZING = "finalizing"
+    ENDED = "ended"
+
+
+class Stage(Enum):
+    """How far one request is."""
+
+    LOADING = "loading its template"
+    NEEDS_ACCOUNT = "needs account"
+    RESERVING = "reserving"
+    HOLDING = "holding a slot"
+    CALLING = "calling"
+    NEEDS_STORE = "needs store"
+    STORING = "storing"
+    DRAWN = "drawn"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """One request of the step."""
+
+    chart_template_id: str
+    stage: Stage
+    template: ChartTemplate | None = None
+    replay: bool = False
+    fixture_key: str | None = None
+    body: Mapping[str, Any] = field(default_factory=dict)
+    resume_at: datetime | None = None
+    """Nothing happens to it before this moment."""
+    is_waiting: bool = False
+    """A Wait for it is in flight."""
+    assignment: AccountAssignment | None = None
+    held: AccountAssignment | None = None
+    """A counted assignment whose slot was missed."""
+    tries: int = 0
+    """Calls that ended in a transient failure."""
+    reservations: int = 0
+    slots_missed: int = 0
+    refused_by: tuple[str, ...] = ()
+    refusal: ChartRefused | None = None
+    """The last refusal."""
+    only_limits: bool = True
+    """Every refusal so far was a limit."""
+    image: Blob | None = None
+    generated_at: datetime | None = None
+    store_since: datetime | None = None
+    store_tries: int = 0
+    png_uri: str | None = None
+    error: StepError | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        """Return whether nothing more happens to it."""
+        return self.stage in {Stage.DRAWN, Stage.FAILED}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """What this run knows of the accounts counted in one usage collection."""
+
+    usage_collection: str
+    accounts: tuple[AccountPolicy, ...]
+    limited: Mapping[str, datetime] = field(default_factory=dict)
+    """Accounts the provider said are used up, and the window it said it in."""
+    full: Mapping[str, datetime] = field(default_factory=dict)
+    """Accounts whose usage document has no quota left, and the window."""
+    rejected: frozenset[str] = frozenset()
+    """Accounts whose key the provider rejected."""
+
+    def limited_at(self, now: datetime) -> tuple[str, ...]:
+        """Return the accounts that the provider's limit keeps from being called today."""
+        return tuple(one.id for one in self.accounts if _is_in(self.limited, one.id, now))
+
+    def exhausted_at(self, now: datetime) -> tuple[str, ...]:
+        """Return the accounts with no quota left today, as far as is known."""
+        return tuple(
+            one.id for one in self.accounts if _is_in(self.limited, one.id, now) or _is_in(self.full, one.id, now)
+        )
+
+    def is_dry(self, now: datetime) -> bool:
+        """Return whether every account is known to be used up today."""
+        return len(self.exhausted_at(now)) == len(self.accounts)
+
+
+def _is_in(windows: Mapping[str, datetime], account_id: str, now: datetime) -> bool:
+    return account_id in windows and windows[account_id] >= utc_day(now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepResult:
+    """What came of the run."""
+
+    status: Literal["SUCCEEDED", "FAILED", "NOOP"]
+    step_id: str | None = None
+    manifest_uri: str | None = None
+    items_count: int = 0
+    failures_count: int = 0
+    min_images: int | None = None
+    error: StepError | None = None
+    noop_reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """Everything known so far, and the effects that may begin now."""
+
+    inputs: Inputs
+    now: datetime
+    phase: Phase = Phase.CLAIMING
+    step_id: str = ""
+    lease_until: datetime | None = None
+    step: ChartStep | None = None
+    charts: Mapping[str, Chart] = field(default_factory=dict)
+    """Requests by chartTemplateId, in request order."""
+    ledgers: Mapping[bool, Ledger] = field(default_factory=dict)
+    """Ledger of replayed (True) and of live (False) calls."""
+    reservations: int = 0
+    """How many reservations were made: the next one's number."""
+    manifest: Blob | None = None
+    manifest_since: datetime | None = None
+    manifest_uri: str | None = None
+    tries: int = 0
+    """Tries of the manifest, then of the finalize."""
+    final_status: TerminalStatus | None = None
+    final_error: StepError | None = None
+    result: StepResult | None = None
+    outbox: tuple[Effect, ...] = ()
+
+    def emit(self, *effects: Effect) -> State:
+        """Return the state with effects that may begin now."""
+        return replace(self, outbox=(*self.outbox, *effects))
+
+    def with_chart(self, chart: Chart) -> State:
+        """Return the state with one request changed."""
+        return replace(self, charts={**self.charts, chart.chart_template_id: chart})
+
+    def with_ledger(self, replay: bool, ledger: Ledger) -> State:  # noqa: FBT001
+        """Return the state with one ledger changed."""
+        return replace(self, ledgers={**self.ledgers, replay: ledger})

@@ -1,0 +1,85 @@
+"""Documents and changes to them, as values.
+
+Owns the meaning of a change, which every document store shares: a rule looks at documents and returns
+the changes and the outcome; a store commits them or runs the rule again. Must not know where documents live.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from effects import Document
+
+FieldPath = tuple[str, ...]
+"""Keys from the top of a document to a field."""
+
+Documents = Mapping[str, Document | None]
+"""Documents by path (collection/id); None where there is none."""
+
+OutcomeT_co = TypeVar("OutcomeT_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateDocument:
+    """Set and remove some fields; all others stay. A missing document is created."""
+
+    path: str
+    assign: Mapping[FieldPath, Any]
+    remove: tuple[FieldPath, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplaceDocument:
+    """Put a whole document in the place of whatever is there."""
+
+    path: str
+    document: Document
+
+
+Change = UpdateDocument | ReplaceDocument
+
+
+@dataclass(frozen=True, slots=True)
+class Decision(Generic[OutcomeT_co]):
+    """What a rule decided: the outcome, which holds once the changes are committed."""
+
+    outcome: OutcomeT_co
+    changes: tuple[Change, ...] = ()
+
+
+Rule = Callable[[Documents], Decision[OutcomeT_co]]
+"""A pure function of the documents; it may run more than once."""
+
+
+def apply_change(document: Document | None, change: Change) -> dict[str, Any]:
+    """Return the document after the change; the given one stays as it is."""
+    if isinstance(change, ReplaceDocument):
+        return dict(change.document)
+    changed = dict(document or {})
+    for path, value in change.assign.items():
+        _parent(changed, path)[path[-1]] = value
+    for path in change.remove:
+        _parent(changed, path).pop(path[-1], None)
+    return changed
+
+
+def field(document: object, *path: str) -> Any:
+    """Return the value at the path, None where anything on the way is missing or not an object."""
+    value: Any = document
+    for key in path:
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(key)
+    return value
+
+
+def _parent(document: dict[str, Any], path: FieldPath) -> dict[str, Any]:
+    """Copy the objects on the way to the field, so that the original is not touched."""
+    here = document
+    for key in path[:-1]:
+        below = here.get(key)
+        here[key] = dict(below) if isinstance(below, Mapping) else {}
+        here = here[key]
+    return here

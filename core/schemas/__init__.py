@@ -1,0 +1,19 @@
+"""JSON Schemas: package data, compiled once.
+
+Owns loading them as validators. Must not know what is validated.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib.resources import files
+
+from jsonschema import Draft202012Validator
+
+
+@cache
+def charts_outputs_manifest() -> Draft202012Validator:
+    """Return the validator of ChartsOutputsManifest documents."""
+    schema = json.loads((files(__package__) / "charts_outputs_manifest.schema.json").read_text("utf-8"))
+    return Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)

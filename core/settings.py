@@ -1,0 +1,79 @@
+"""Settings as text becoming settings as values, with every problem named by its flag or variable.
+
+Owns the parsing of single values. Must not know which settings there are, or where the text came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from returns.result import Result, Success
+
+from core.problems import Problems, problem
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A setting's text and where it was given: a flag, a variable, or the default."""
+
+    text: str
+    where: str
+
+
+Parser = Callable[[Given], Result[Any, Problems]]
+
+
+def whole_number(least: int, most: int | None = None) -> Parser:
+    """Return a parser of integers within bounds."""
+    bounds = f">= {least}" if most is None else f"from {least} to {most}"
+
+    def parse(given: Given) -> Result[int, Problems]:
+        text = given.text.strip()
+        number = int(text) if text.isascii() and text.isdigit() else -1
+        is_right = number >= least and (most is None or number <= most)
+        return Success(number) if is_right else problem(given.where, f"must be a whole number {bounds}")
+
+    return parse
+
+
+def positive_number(given: Given) -> Result[float, Problems]:
+    """Return the number, which must be greater than zero."""
+    try:
+        number = float(given.text)
+    except ValueError:
+        number = 0.0
+    is_right = 0 < number < float("inf")
+    return Success(number) if is_right else problem(given.where, "must be a number > 0")
+
+
+def one_of(*choices: str) -> Parser:
+    """Return a parser that accepts only these words."""
+
+    def parse(given: Given) -> Result[str, Problems]:
+        is_right = given.text in choices
+        return Success(given.text) if is_right else problem(given.where, f"must be one of {', '.join(choices)}")
+
+    return parse
+
+
+def text(given: Given) -> Result[str, Problems]:
+    """Return the text as it is."""
+    return Success(given.text)
+
+
+def optional_text(given: Given) -> Result[str | None, Problems]:
+    """Return the text, None where it is empty."""
+    return Success(given.text or None)
+
+
+def choose(name: str, given: Mapping[str, Given], defaults: Mapping[str, str]) -> Result[Given, Problems]:
+    """Return the text of a setting: as given, else its default, else the problem that it is required."""
+    if name in given and (given[name].text or not defaults.get(name)):
+        return Success(given[name])
+    if name in defaults:
+        return Success(Given(defaults[name], name))
+    return problem(name, "is required")

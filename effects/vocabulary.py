@@ -1,0 +1,78 @@
+"""The two unions that every interpreter must cover, and the outcome that any effect can have.
+
+Owns `Effect`, `Outcome` and `EffectFailed`. Must not know who decides or who performs.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from effects.accounts import (
+    AccountExhausted,
+    AccountSetAside,
+    AccountsExhausted,
+    AccountsReserved,
+    ExhaustAccount,
+    ReserveAccount,
+    SetAccountAside,
+)
+from effects.calls import (
+    CallChartApi,
+    ChartRefused,
+    ChartRendered,
+    LoadTemplates,
+    RecordReply,
+    ReplyRecorded,
+    TemplatesLoaded,
+)
+from effects.objects import ObjectNotStored, ObjectStored, PutObject
+from effects.steps import ClaimLost, ClaimStep, FinalizeLost, FinalizeStep, StepClaimed, StepFinalized
+from effects.timing import Wait, Waited
+from effects.word import word
+
+Effect = (
+    ClaimStep
+    | LoadTemplates
+    | ReserveAccount
+    | Wait
+    | CallChartApi
+    | ExhaustAccount
+    | SetAccountAside
+    | RecordReply
+    | PutObject
+    | FinalizeStep
+)
+
+
+@word
+class EffectFailed:
+    """An effect ended in a way nobody foresaw."""
+
+    effect: Effect
+    """The effect."""
+    error_type: str
+    """Type of the exception."""
+    message: str
+    """What the exception said; bounded and without keys."""
+    at: datetime
+    """When it happened."""
+
+
+Outcome = (
+    StepClaimed
+    | ClaimLost
+    | TemplatesLoaded
+    | AccountsReserved
+    | AccountsExhausted
+    | Waited
+    | ChartRendered
+    | ChartRefused
+    | AccountExhausted
+    | AccountSetAside
+    | ReplyRecorded
+    | ObjectStored
+    | ObjectNotStored
+    | StepFinalized
+    | FinalizeLost
+    | EffectFailed
+)

@@ -1,0 +1,52 @@
+"""The shape every word of the vocabulary has: a frozen, slotted, keyword-only value.
+
+Owns the decorator and the `Blob` that carries bytes. Must not know any particular effect.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar, dataclass_transform
+
+T = TypeVar("T")
+
+Document = Mapping[str, Any]
+"""A stored JSON document."""
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def word(cls: type[T]) -> type[T]:
+    """Return the class as a frozen, slotted, keyword-only dataclass."""
+    return dataclass(frozen=True, slots=True, kw_only=True)(cls)
+
+
+@word
+class Blob:
+    """Bytes on their way: held in memory, shown as size and SHA-256, never as themselves."""
+
+    data: bytes | None
+    """The bytes; None where they are only hoped for, or were read back from JSON."""
+    size: int | None
+    """Number of bytes; None while only hoped for."""
+    known_sha256: str | None = None
+    """SHA-256 as read back from JSON, where the bytes themselves are gone."""
+
+    @property
+    def sha256(self) -> str | None:
+        """Return the hexadecimal SHA-256 of the bytes, None where nothing is known of them."""
+        return self.known_sha256 if self.data is None else hashlib.sha256(self.data).hexdigest()
+
+    def __repr__(self) -> str:
+        """Return size only: bytes are never printed."""
+        return f"Blob(size={self.size})"
+
+
+def blob(data: bytes) -> Blob:
+    """Return the bytes as a Blob."""
+    return Blob(data=data, size=len(data))
+
+
+HOPED_BLOB = Blob(data=None, size=None)
+"""What a picture is in a plan: nobody has drawn it yet."""

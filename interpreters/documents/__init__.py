@@ -1,0 +1,1 @@
+"""Document stores: SQLite, or memory."""

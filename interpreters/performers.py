@@ -1,0 +1,128 @@
+"""The table from effect to performer, composed from ports.
+
+Owns the one way each effect is performed, whatever stands behind the ports. Performers decide nothing: a rule, a
+reading of an answer, a classification is a pure function of the core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import Any
+
+from core.charts.answers import read_answer
+from core.failures import cut
+from core.rules import RULES, decide, paths_of
+from core.secrets import Secret, without_secrets
+from effects import (
+    AccountSetAside,
+    CallChartApi,
+    ChartRefused,
+    ChartRendered,
+    Effect,
+    EffectFailed,
+    LoadTemplates,
+    ObjectNotStored,
+    ObjectStored,
+    Outcome,
+    PutObject,
+    RecordReply,
+    ReplyRecorded,
+    SetAccountAside,
+    TemplatesLoaded,
+    Wait,
+    Waited,
+)
+from interpreters.ports import ChartApi, Clock, DocumentStore, ObjectStore, TemplateSource
+
+MAX_SAID_CHARACTERS = 300
+
+
+class AccountsAside:
+    """Accounts that this process uses no more; shared by all its runs."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._ids: set[str] = set()
+        self._lock = Lock()
+
+    def add(self, account_id: str) -> None:
+        """Use the account no more."""
+        with self._lock:
+            self._ids.add(account_id)
+
+    def ids(self) -> frozenset[str]:
+        """Return the accounts not to use."""
+        with self._lock:
+            return frozenset(self._ids)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interpreter:
+    """Performs effects through its ports."""
+
+    documents: DocumentStore
+    objects: ObjectStore
+    templates: TemplateSource
+    chart_api: ChartApi
+    clock: Clock
+    accounts_aside: AccountsAside
+    secrets: Collection[Secret]
+
+    def table(self) -> dict[type, Callable[[Any], Outcome]]:
+        """Return the performer of every effect."""
+        return {
+            **dict.fromkeys(RULES, self.perform_transaction),
+            LoadTemplates: self.perform_load_templates,
+            Wait: self.perform_wait,
+            CallChartApi: self.perform_call_chart_api,
+            SetAccountAside: self.perform_set_account_aside,
+            RecordReply: self.perform_record_reply,
+            PutObject: self.perform_put_object,
+        }
+
+    def perform(self, effect: Effect) -> Outcome:
+        """Return the outcome of an effect; an exception is an outcome too."""
+        try:
+            return self.table()[type(effect)](effect)
+        except Exception as error:  # noqa: BLE001 - whatever breaks, the program is told
+            said = cut(without_secrets(str(error), self.secrets), MAX_SAID_CHARACTERS)
+            name = type(error).__name__
+            return EffectFailed(effect=effect, error_type=name, message=said, at=self.clock.now())
+
+    def perform_transaction(self, effect: Effect) -> Outcome:
+        """Commit what the effect's rule decides; its moment is that of the commit."""
+        outcome = self.documents.transact(
+            paths_of(effect), lambda documents: decide(documents, effect, self.clock.now())
+        )
+        return replace(outcome, at=self.clock.now())
+
+    def perform_load_templates(self, effect: LoadTemplates) -> TemplatesLoaded:
+        """Read templates."""
+        templates, unreadable = self.templates.load(effect.chart_template_ids)
+        return TemplatesLoaded(templates=templates, unreadable=unreadable, at=self.clock.now())
+
+    def perform_wait(self, effect: Wait) -> Waited:
+        """Say that the moment has come; the runtime has waited for it."""
+        return Waited(reason=effect.reason, chart_template_id=effect.chart_template_id, at=self.clock.now())
+
+    def perform_call_chart_api(self, effect: CallChartApi) -> ChartRendered | ChartRefused:
+        """Ask once, and read the answer."""
+        started_at = self.clock.now()
+        answer = self.chart_api.ask(effect)
+        return read_answer(effect, answer, self.secrets, started_at, self.clock.now())
+
+    def perform_set_account_aside(self, effect: SetAccountAside) -> AccountSetAside:
+        """Use the account no more in this process."""
+        self.accounts_aside.add(effect.account_id)
+        return AccountSetAside(account_id=effect.account_id, at=self.clock.now())
+
+    def perform_record_reply(self, effect: RecordReply) -> ReplyRecorded:
+        """Keep an answer as a fixture."""
+        self.chart_api.record(effect.fixture_name, effect.content.data or b"")
+        return ReplyRecorded(fixture_name=effect.fixture_name, at=self.clock.now())
+
+    def perform_put_object(self, effect: PutObject) -> ObjectStored | ObjectNotStored:
+        """Store an object."""
+        return replace(self.objects.put(effect, self.clock.now()), at=self.clock.now())

@@ -1,0 +1,80 @@
+"""The ports an interpreter is composed from.
+
+Owns the meaning of each: what a store, a chart API, a clock or a watcher promises. Must not know any of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Protocol, TypeVar
+
+from core.charts.answers import Answer, NoAnswer
+from core.documents import Documents, Rule
+from effects import CallChartApi, Document, Effect, ObjectNotStored, ObjectStored, Outcome, PutObject
+
+T = TypeVar("T")
+
+
+class Clock(Protocol):
+    """What time it is."""
+
+    def now(self) -> datetime:
+        """Return this moment, in UTC."""
+
+
+class DocumentStore(Protocol):
+    """Documents by path (collection/id)."""
+
+    def read(self, paths: Sequence[str]) -> Documents:
+        """Return the documents, None for those that are not there."""
+
+    def transact(self, paths: Sequence[str], rule: Rule[T]) -> T:
+        """Read, run the rule, commit its changes if nothing it writes has moved, else run it again."""
+
+    def collection(self, name: str) -> Mapping[str, Document]:
+        """Return all documents of a collection by path."""
+
+
+class ObjectStore(Protocol):
+    """Objects by bucket and name."""
+
+    def put(self, effect: PutObject, now: datetime) -> ObjectStored | ObjectNotStored:
+        """Store the bytes, whole or not at all; a create-only name that has the same bytes counts as stored."""
+
+
+class TemplateSource(Protocol):
+    """Chart templates by id."""
+
+    def load(self, chart_template_ids: Sequence[str]) -> tuple[dict[str, Document], dict[str, str]]:
+        """Return the templates that are there, and what is wrong with those that cannot be read."""
+
+
+class ChartApi(Protocol):
+    """Chart-IMG, or whatever stands for it."""
+
+    def ask(self, effect: CallChartApi) -> Answer | NoAnswer:
+        """Return the answer to one call."""
+
+    def record(self, fixture_name: str, content: bytes) -> None:
+        """Keep an answer as a fixture."""
+
+
+class Watcher(Protocol):
+    """Someone who is told what happens: a log, a journal, a progress display."""
+
+    def begun(self, effect: Effect) -> None:
+        """Take note that an effect begins."""
+
+    def done(self, effect: Effect, outcome: Outcome) -> None:
+        """Take note of its outcome."""
+
+
+class Pool(Protocol):
+    """Where effects are performed side by side."""
+
+    def submit(self, effect: Effect) -> None:
+        """Begin an effect."""
+
+    def next(self, until: datetime | None) -> tuple[Effect, Outcome] | None:
+        """Return the next outcome, or None when the moment has come first."""
