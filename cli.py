@@ -11,80 +11,45 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import click
-from returns.result import Failure, Result
 from rich.console import Console
 
+from core.charts.manifest import manifest_problems
 from core.charts.planning import plan as plan_effects
-from core.charts.settings import (
-    ACCOUNTS_VARIABLE,
-    LOCAL_DEFAULTS,
-    VARIABLES,
-    ChartConfiguration,
-    parse_configuration,
-)
 from core.charts.state import StepResult
 from core.charts.step import STEP_TYPE
 from core.charts.summary import json_summary, text_summary
 from core.charts.templates import parse_template
 from core.charts.usage import MOCK_USAGE_COLLECTION, USAGE_COLLECTION, usage_path
 from core.events import LogEvent
-from core.flow.flow_run import parse_flow_run
-from core.flow.selection import NothingToDo, select_step, wanted_step_problems
-from core.problems import Problem, Problems
-from core.settings import Given
+from core.flow.selection import NothingToDo, select_step
+from core.problems import Problem
 from effects import Document
 from effects.moments import parse_moment
 from interpreters import shipped
 from interpreters.accounts_table import accounts_table
 from interpreters.chart_api.fixtures import FixtureFolder
 from interpreters.clock import SystemClock
+from interpreters.command_input import (
+    SERVICE,
+    ChartCall,
+    existing_folder,
+    read_configuration,
+    read_json,
+    stop,
+)
 from interpreters.dry_run import expected_chart, plan_as_json, plan_as_text
 from interpreters.embedded import StateDirectory
 from interpreters.progress import ChartProgress, TerminalLog
 from interpreters.telemetry import JsonLog, Log, stderr_is_terminal
 from interpreters.templates import TemplateFolder
 
-SERVICE = "worker-chart-export"
 DEFAULT_STATE_DIR = ".tda"
 EXIT_STEP_FAILED = 1
-EXIT_WRONG_CALL = 2
 
-T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-class WrongCall(click.ClickException):
-    """The call, the configuration or a file is wrong; nothing was claimed."""
-
-    exit_code = EXIT_WRONG_CALL
-
-    def __init__(self, problems: Problems) -> None:
-        """Hold everything that is wrong."""
-        super().__init__("; ".join(str(problem) for problem in problems))
-        self.problems = problems
-
-    def show(self, file: object = None) -> None:  # noqa: ARG002 - click's signature
-        """Say everything at once, on stderr: readable on a terminal, else as one JSON line."""
-        if stderr_is_terminal():
-            for problem in self.problems:
-                click.echo(f"error: {problem}", err=True)
-            return
-        rows = [{"where": problem.where, "message": problem.message} for problem in self.problems]
-        event = LogEvent("config_error", self.message, "ERROR", {"problems": rows})
-        JsonLog(sys.stderr, SystemClock(), context={"service": SERVICE}).write(event)
-
-
-def _stop(where: str, message: str) -> NoReturn:
-    raise WrongCall((Problem(where, message),))
-
-
-def _value(result: Result[T, Problems]) -> T:
-    if isinstance(result, Failure):
-        raise WrongCall(result.failure())
-    return result.unwrap()
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -186,7 +151,7 @@ def run_local(output_summary: str, state_dir: Path | None, **flags: Any) -> None
       worker-chart-export run-local --flow-run-path flow_run.json --charts-api-mode real \\
           --accounts-config-path chart-img.accounts.local.json
     """
-    call = _Call(**flags)
+    call = ChartCall(**flags)
     state = _open_state(state_dir)
     try:
         held = state.place(call.flow_run)
@@ -194,7 +159,7 @@ def run_local(output_summary: str, state_dir: Path | None, **flags: Any) -> None
             message = (
                 f"a worker is at work on {', '.join(held)} of this run in the state directory; wait for its end"
             )
-            _stop(str(call.flow_run_path), message)
+            stop(str(call.flow_run_path), message)
         result = _run(call, state)
         state.export(call.run_id)
     finally:
@@ -203,91 +168,15 @@ def run_local(output_summary: str, state_dir: Path | None, **flags: Any) -> None
     sys.exit(EXIT_STEP_FAILED if result.status == "FAILED" else 0)
 
 
-class _Call:
-    """The checked input of `run-local` and `plan`."""
-
-    def __init__(
-        self,
-        *,
-        flow_run_path: Path,
-        step_id: str | None,
-        charts_api_mode: str | None,
-        charts_bucket: str | None,
-        accounts_config_path: Path | None,
-        templates_dir: Path | None,
-        fixtures_dir: Path | None,
-    ) -> None:
-        self.flow_run_path = flow_run_path
-        self.step_id = step_id
-        self.configuration = _configuration(charts_api_mode, charts_bucket, accounts_config_path)
-        self.templates_dir = _folder("--templates-dir", templates_dir, shipped.TEMPLATES)
-        self.fixtures_dir = self._fixtures(fixtures_dir)
-        self.flow_run = _flow_run(flow_run_path)
-        self.run_id = str(self.flow_run["runId"])
-        problems = wanted_step_problems(self.flow_run, STEP_TYPE, step_id, "--step-id") if step_id else ()
-        if problems:
-            raise WrongCall(problems)
-
-    @property
-    def mode(self) -> str:
-        return self.configuration.settings.mode
-
-    def _fixtures(self, given: Path | None) -> Path:
-        if self.mode == "record":
-            return given or _stop("--fixtures-dir", "is required in record mode: the folder to keep answers in")
-        return _folder("--fixtures-dir", given, shipped.CHART_API_FIXTURES)
-
-
-def _configuration(mode: str | None, bucket: str | None, accounts_config_path: Path | None) -> ChartConfiguration:
-    given = {name: Given(os.environ[name], name) for name in VARIABLES if name in os.environ}
-    for name, flag, value in (
-        ("CHARTS_API_MODE", "--charts-api-mode", mode),
-        ("CHARTS_BUCKET", "--charts-bucket", bucket),
-    ):
-        if value is not None:
-            given[name] = Given(value, flag)
-    if accounts_config_path is not None:
-        where = f"--accounts-config-path {accounts_config_path}"
-        given[ACCOUNTS_VARIABLE] = Given(_read_text(accounts_config_path, where), where)
-    return _value(parse_configuration(given, LOCAL_DEFAULTS))
-
-
-def _folder(flag: str, given: Path | None, default: Path) -> Path:
-    folder = given or default
-    return folder if folder.is_dir() else _stop(flag, f"{folder} is not a folder")
-
-
-def _read_text(path: Path, where: str) -> str:
-    try:
-        return path.read_text("utf-8")
-    except OSError as error:
-        _stop(where, f"cannot be read: {error.strerror}")
-    except UnicodeDecodeError:
-        _stop(where, "is not UTF-8 text")
-
-
-def _read_json(path: Path, where: str) -> Any:
-    text = _read_text(path, where)
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        _stop(where, f"is not JSON: {error}")
-
-
-def _flow_run(path: Path) -> Document:
-    parsed = parse_flow_run(_read_json(path, f"--flow-run-path {path}"))
-    return _value(parsed.alt(lambda found: tuple(Problem(f"{path}: {one.where}", one.message) for one in found)))
-
-
 def _open_state(given: Path | None) -> StateDirectory:
     folder = given or Path(os.environ.get("TDA_STATE_DIR") or DEFAULT_STATE_DIR)
     try:
         return StateDirectory(folder, SystemClock())
     except Exception as error:  # noqa: BLE001 - whatever keeps it from opening, the person is told
-        _stop("--state-dir", f"{folder} cannot be used: {type(error).__name__}: {error}")
+        stop("--state-dir", f"{folder} cannot be used: {type(error).__name__}: {error}")
 
 
-def _run(call: _Call, state: StateDirectory) -> StepResult:
+def _run(call: ChartCall, state: StateDirectory) -> StepResult:
     export = state.chart_export(call.configuration, call.templates_dir, call.fixtures_dir)
     if not stderr_is_terminal():
         log = _json_log(call)
@@ -300,7 +189,7 @@ def _run(call: _Call, state: StateDirectory) -> StepResult:
         return export.run(call.flow_run, call.step_id, terminal_log, [progress])
 
 
-def _json_log(call: _Call) -> Log:
+def _json_log(call: ChartCall) -> Log:
     settings = call.configuration.settings
     chosen = select_step(call.flow_run, STEP_TYPE, call.step_id)
     context = {
@@ -313,12 +202,12 @@ def _json_log(call: _Call) -> Log:
     return JsonLog(sys.stderr, SystemClock(), settings.log_level, context)
 
 
-def _started(call: _Call) -> LogEvent:
+def _started(call: ChartCall) -> LogEvent:
     fields = {"mode": "local", "chartsApi": {"mode": call.mode}, "flowRunPath": str(call.flow_run_path)}
     return LogEvent("local_run_started", f"running {call.flow_run_path} in {call.mode} mode", fields=fields)
 
 
-def _print_summary(form: str, result: StepResult, call: _Call) -> None:
+def _print_summary(form: str, result: StepResult, call: ChartCall) -> None:
     if form == "text":
         click.echo(text_summary(result))
     elif form == "json":
@@ -349,10 +238,10 @@ def plan(usage_path: Path | None, now: str | None, form: str, state_dir: Path | 
     Example:
       worker-chart-export plan --flow-run-path flow_run.json --format json --now 2025-12-15T10:25:30Z
     """
-    call = _Call(**flags)
+    call = ChartCall(**flags)
     moment = SystemClock().now() if now is None else parse_moment(now)
     if moment is None:
-        _stop("--now", "must be RFC 3339 with a time zone, like 2025-12-15T10:25:30Z")
+        stop("--now", "must be RFC 3339 with a time zone, like 2025-12-15T10:25:30Z")
     fixtures = FixtureFolder(call.fixtures_dir)
     folder = TemplateFolder(call.templates_dir)
     templates, unreadable = folder.load(folder.ids())
@@ -370,12 +259,12 @@ def plan(usage_path: Path | None, now: str | None, form: str, state_dir: Path | 
     click.echo(plan_as_json(planned, call.run_id) if form == "json" else plan_as_text(planned))
 
 
-def _usage(path: Path | None, state_dir: Path | None, call: _Call) -> dict[str, Document]:
+def _usage(path: Path | None, state_dir: Path | None, call: ChartCall) -> dict[str, Document]:
     collection = MOCK_USAGE_COLLECTION if call.mode == "mock" else USAGE_COLLECTION
     if path is not None:
-        given = _read_json(path, f"--usage-path {path}")
+        given = read_json(path, f"--usage-path {path}")
         if not isinstance(given, dict) or not all(isinstance(one, dict) for one in given.values()):
-            _stop(f"--usage-path {path}", "must be an object of account id to usage document")
+            stop(f"--usage-path {path}", "must be an object of account id to usage document")
         return {usage_path(collection, account_id): one for account_id, one in given.items()}
     if state_dir is None or not state_dir.is_dir():
         return {}
@@ -395,7 +284,7 @@ def templates_group() -> None:
 @click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
 def validate_templates(folder: Path | None) -> None:
     """Check every template in DIR (default: the shipped ones); exit 1 if one is not valid."""
-    source = TemplateFolder(_folder("DIR", folder, shipped.TEMPLATES))
+    source = TemplateFolder(existing_folder("DIR", folder, shipped.TEMPLATES))
     ids = source.ids()
     templates, unreadable = source.load(ids)
     problems = [
@@ -413,6 +302,25 @@ def validate_templates(folder: Path | None) -> None:
     sys.exit(1 if problems else 0)
 
 
+@worker_chart_export.group("manifest")
+def manifest_group() -> None:
+    """Look at manifests."""
+
+
+@manifest_group.command("validate")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+def validate_manifest(files: tuple[Path, ...]) -> None:
+    """Check that each FILE is a ChartsOutputsManifest; exit 1 if one is not."""
+    wrong = 0
+    for file in files:
+        problems = manifest_problems(read_json(file, str(file)))
+        for found in problems:
+            click.echo(f"not valid: {file}: {found}")
+        wrong += bool(problems)
+    click.echo(f"{len(files) - wrong} of {len(files)} manifests are valid")
+    sys.exit(1 if wrong else 0)
+
+
 @worker_chart_export.group("accounts")
 def accounts_group() -> None:
     """Look at Chart-IMG accounts."""
@@ -423,7 +331,7 @@ def accounts_group() -> None:
 @click.option("--accounts-config-path", type=click.Path(path_type=Path), help="Accounts as for run-local.")
 def accounts_status(state_dir: Path | None, accounts_config_path: Path | None) -> None:
     """Show how much of each account is used in its window (a UTC day)."""
-    configuration = _configuration(None, None, accounts_config_path)
+    configuration = read_configuration(None, None, accounts_config_path)
     state = _open_state(state_dir)
     try:
         Console().print(accounts_table(state.documents, configuration, SystemClock().now()))

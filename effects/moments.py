@@ -17,9 +17,9 @@ def parse_moment(value: object) -> datetime | None:
     """Return the moment that a document's field holds, None where it holds none."""
     try:
         moment = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
-    except ValueError:
+        return moment.astimezone(UTC) if moment.tzinfo else None
+    except (ValueError, OverflowError):
         return None
-    return moment.astimezone(UTC) if moment.tzinfo else None
 
 
 def floor_second(moment: datetime) -> datetime:

@@ -10,6 +10,7 @@ from typing import Any
 
 from core.charts.answers import Meaning, meaning_of
 from core.charts.state import StepResult
+from core.charts.usage import is_global_exhaustion
 from core.events import LogEvent
 from core.failures import CHART_API_FAILED, CHART_API_LIMIT_EXCEEDED, CHART_API_MOCK_MISSING
 from core.flow.events import claim_lost, claim_succeeded, effect_failed, finalize_lost, step_selected
@@ -120,7 +121,7 @@ def _call_fields(
 
 def _reserved(effect: ReserveAccount, outcome: AccountsReserved | AccountsExhausted) -> tuple[LogEvent, ...]:
     """Say once that every account is used up; the program asks no more after that."""
-    if not outcome.unassigned or len(outcome.exhausted_accounts) < len(effect.accounts):
+    if not is_global_exhaustion(outcome, len(effect.accounts)):
         return ()
     message = f"all Chart-IMG accounts are at their daily limit: {', '.join(outcome.exhausted_accounts)}"
     fields = {

@@ -11,17 +11,8 @@ from typing import Any
 
 from returns.result import Failure
 
-from core.charts.drawing import (
-    draw,
-    fail_unforeseen,
-    on_not_stored,
-    on_refused,
-    on_rendered,
-    on_reservation,
-    on_stored,
-    on_waited,
-    storing_chart,
-)
+from core.charts.calling import on_refused, on_rendered
+from core.charts.drawing import draw, on_waited
 from core.charts.ending import (
     finalize,
     finalized,
@@ -32,9 +23,12 @@ from core.charts.ending import (
     put_manifest,
     try_finalize,
 )
+from core.charts.failing import fail_unforeseen
 from core.charts.naming import fixture_key
+from core.charts.reserving import on_reservation
 from core.charts.state import Chart, Inputs, Ledger, Phase, Stage, State, StepResult
 from core.charts.step import STEP_TYPE, ChartStep, parse_chart_step
+from core.charts.storing import on_not_stored, on_stored, storing_chart
 from core.charts.templates import parse_template, request_body
 from core.charts.usage import MOCK_USAGE_COLLECTION, USAGE_COLLECTION
 from core.failures import INTERNAL_ERROR, VALIDATION_FAILED, invalid, step_error
@@ -61,6 +55,7 @@ from effects import (
     StepClaimed,
     StepFinalized,
     TemplatesLoaded,
+    Wait,
     Waited,
 )
 
@@ -90,12 +85,14 @@ def react(state: State, outcome: Outcome) -> Next[State]:
         return _next(state)
     if state.lease_until is not None and state.now >= state.lease_until:
         return _next(nothing_done(state, "lease_expired"))
-    reaction = (
-        _BREAKDOWNS.get((state.phase, type(outcome.effect)))
-        if isinstance(outcome, EffectFailed)
-        else _REACTIONS.get((state.phase, type(outcome)))
-    )
+    reaction = _reaction_to(state.phase, outcome)
     return _next(reaction(state, outcome) if reaction else state)
+
+
+def _reaction_to(phase: Phase, outcome: Outcome) -> Reaction | None:
+    if isinstance(outcome, EffectFailed):
+        return _BREAKDOWNS.get((phase, type(outcome.effect)))
+    return _REACTIONS.get((phase, type(outcome)))
 
 
 def abort(state: State, error_type: str) -> Next[State]:
@@ -232,6 +229,14 @@ def _manifest_put_broke(state: State, outcome: EffectFailed) -> State:
     return finalize(state, "FAILED", step_error(INTERNAL_ERROR, message, {"errorType": outcome.error_type}))
 
 
+def _wait_broke(state: State, outcome: EffectFailed) -> State:
+    """Take a wait that broke for one that is over."""
+    assert isinstance(outcome.effect, Wait)
+    wait = outcome.effect
+    waited = Waited(reason=wait.reason, chart_template_id=wait.chart_template_id, at=outcome.at)
+    return _REACTIONS[state.phase, Waited](state, waited)
+
+
 def _then_draw(react_to: Reaction) -> Reaction:
     """Return the reaction followed by everything that can begin after it."""
     return lambda state, outcome: draw(react_to(state, outcome))
@@ -265,5 +270,6 @@ _BREAKDOWNS: dict[tuple[Phase, type], Reaction] = {
     (Phase.DRAWING, PutObject): _then_draw(_png_put_broke),
     (Phase.WRITING_MANIFEST, PutObject): _manifest_put_broke,
     (Phase.FINALIZING, FinalizeStep): not_finalized,
+    **dict.fromkeys([(phase, Wait) for phase, outcome in _REACTIONS if outcome is Waited], _wait_broke),
 }
 """What each phase makes of an effect that failed in a way nobody foresaw."""

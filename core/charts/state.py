@@ -5,7 +5,7 @@ Owns the data that the program's functions pass on. Must not decide anything.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import Enum
@@ -133,11 +133,13 @@ class Chart:
     """Calls that ended in a transient failure."""
     reservations: int = 0
     slots_missed: int = 0
+    commit_lag: timedelta = timedelta(0)
+    """How late its slot already was when the reservation's outcome came."""
     refused_by: tuple[str, ...] = ()
     refusal: ChartRefused | None = None
     """The last refusal."""
-    only_limits: bool = True
-    """Every refusal so far was a limit."""
+    complaint: ChartRefused | None = None
+    """The last refusal that was not about a limit."""
     image: Blob | None = None
     generated_at: datetime | None = None
     store_since: datetime | None = None
@@ -163,6 +165,8 @@ class Ledger:
     """Accounts whose usage document has no quota left, and the window."""
     rejected: frozenset[str] = frozenset()
     """Accounts whose key the provider rejected."""
+    dry_window: datetime | None = None
+    """The window in which a reservation found every account used up; there is no point in asking again."""
 
     def limited_at(self, now: datetime) -> tuple[str, ...]:
         """Return the accounts that the provider's limit keeps from being called today."""
@@ -175,8 +179,8 @@ class Ledger:
         )
 
     def is_dry(self, now: datetime) -> bool:
-        """Return whether every account is known to be used up today."""
-        return len(self.exhausted_at(now)) == len(self.accounts)
+        """Return whether a reservation has already found every account used up today."""
+        return self.dry_window is not None and self.dry_window >= utc_day(now)
 
 
 def _is_in(windows: Mapping[str, datetime], account_id: str, now: datetime) -> bool:
@@ -222,6 +226,21 @@ class State:
     final_error: StepError | None = None
     result: StepResult | None = None
     outbox: tuple[Effect, ...] = ()
+
+    @property
+    def free_places(self) -> int:
+        """Return how many more calls and uploads may run side by side."""
+        busy = sum(chart.stage in {Stage.CALLING, Stage.STORING} for chart in self.charts.values())
+        return self.inputs.settings.max_parallel - busy
+
+    def chart_at(self, chart_template_id: str, stage: Stage) -> Chart | None:
+        """Return the request if it is at this stage; None where an outcome for it came late or twice."""
+        chart = self.charts.get(chart_template_id)
+        return chart if chart is not None and chart.stage is stage else None
+
+    def due(self, stage: Stage) -> Iterator[Chart]:
+        """Return the requests at this stage that wait for no moment, in request order."""
+        return (chart for chart in self.charts.values() if chart.stage is stage and chart.resume_at is None)
 
     def emit(self, *effects: Effect) -> State:
         """Return the state with effects that may begin now."""

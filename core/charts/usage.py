@@ -34,6 +34,7 @@ SLOT_MARGIN = 0.10
 REMEMBERED_RESERVATIONS = 32
 
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+_CLOCK_TRUST = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,18 +64,27 @@ def read_usage(account: AccountPolicy, document: Document | None, now: datetime)
     """Return the account's usage at this moment; a window of an earlier day begins anew."""
     document = document or {}
     limit = document["dailyLimit"] if _is_count(document.get("dailyLimit")) else account.daily_limit
-    today, window_start = utc_day(now), parse_moment(document.get("windowStart"))
-    is_old = window_start is None or utc_day(window_start) < today
+    window_start = _near(document.get("windowStart"), now)
+    is_new = window_start is None or utc_day(window_start) < utc_day(now)
     used = document.get("usageToday", 0)
+    entries = document.get("reservations")
     return Usage(
         account=account,
         # A count that is not a number is taken for a full one: quota is never guessed to be there.
-        used=0 if is_old else used if _is_count(used) else (limit or 0),
+        used=0 if is_new else used if _is_count(used) else (limit or 0),
         limit=limit,
-        window_start=today if window_start is None or is_old else utc_day(window_start),
-        next_slot=parse_moment(document.get("nextSlotAt")) or _LONG_AGO,
-        reservations=tuple(one for one in document.get("reservations") or () if isinstance(one, Mapping)),
+        window_start=utc_day(now if window_start is None or is_new else window_start),
+        next_slot=_near(document.get("nextSlotAt"), now) or _LONG_AGO,
+        reservations=tuple(one for one in entries if isinstance(one, Mapping))
+        if isinstance(entries, list)
+        else (),
     )
+
+
+def _near(value: object, now: datetime) -> datetime | None:
+    """Return the moment in a field, unless it lies further ahead than any clock could be wrong."""
+    moment = parse_moment(value)
+    return None if moment is None or moment > now + _CLOCK_TRUST else moment
 
 
 def reserve_accounts(
@@ -92,6 +102,11 @@ def reserve_accounts(
     made = tuple(call for book in books for call in book.calls)
     changes = tuple(_count(book, effect) for book in books if book.calls)
     return Decision(_outcome(books, effect, made, now), changes)
+
+
+def is_global_exhaustion(outcome: AccountsReserved | AccountsExhausted, accounts: int) -> bool:
+    """Return whether a request got nothing because every one of the accounts is used up."""
+    return bool(outcome.unassigned) and len(outcome.exhausted_accounts) == accounts
 
 
 def exhaust_account(documents: Documents, effect: ExhaustAccount, now: datetime) -> Decision[AccountExhausted]:

@@ -1,7 +1,7 @@
 """The synthetic market: repeatable, and believable enough to look at."""
 
 import itertools
-from datetime import datetime
+from datetime import UTC, datetime
 
 import pytest
 
@@ -20,9 +20,9 @@ def test_candles_are_in_order_and_end_before_the_fixed_moment(interval: str) -> 
 
 def test_candles_open_on_the_marks_of_the_calendar() -> None:
     last = {interval: make_candles("X", interval)[-1].time for interval in ("4h", "1w", "1M")}
-    assert last["4h"] == datetime(2025, 9, 15, 12)
+    assert last["4h"] == datetime(2025, 9, 15, 12, tzinfo=UTC)
     assert last["1w"].weekday() == 0
-    assert last["1M"] == datetime(2025, 9, 1)
+    assert last["1M"] == datetime(2025, 9, 1, tzinfo=UTC)
 
 
 def test_the_same_symbol_and_interval_give_the_same_candles() -> None:

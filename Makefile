@@ -1,0 +1,62 @@
+# Two commands do everything: `make demo` and `make test`. Both make their own virtual environment.
+
+VENV := .venv
+BIN := $(VENV)/bin
+WORKERS ?= 2
+LOCK := --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --quiet --upgrade
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: help demo test lint types tests golden draw lock clean
+
+help: ## Show what there is to make.
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+demo: $(VENV)/runtime ## Draw five charts on this machine, with nothing to configure.
+	@rm -rf demo-out
+	@LOG_LEVEL=WARNING $(BIN)/worker-chart-export run-local --flow-run-path fixtures/flow-runs/five_charts.json --state-dir demo-out
+	@find demo-out -name manifest.json -exec $(BIN)/worker-chart-export manifest validate {} +
+	@printf '\nMade in demo-out: the updated flow_run, five charts to look at, and their manifest.\n'
+	@find demo-out -name '*.json' -o -name '*.png' | sort | sed 's/^/  /'
+
+test: lint types tests ## Lint, types and all tests.
+
+lint: $(VENV)/development
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/development
+	$(BIN)/mypy
+
+tests: $(VENV)/development
+	$(BIN)/pytest tests/core tests/property tests/golden tests/conformance -n $(WORKERS) --cov
+	$(BIN)/pytest -n $(WORKERS) --typeguard-packages=core,effects,interpreters
+
+golden: $(VENV)/development ## Write golden files anew; read the difference before you commit it.
+	$(BIN)/pytest tests/golden --update-golden
+
+draw: $(VENV)/development ## Draw the recorded charts anew.
+	$(BIN)/python -m fixtures.draw
+
+lock: $(VENV)/development ## Pin the newest versions of all dependencies, with hashes.
+	$(PIP) install uv
+	$(BIN)/uv pip compile pyproject.toml --extra build $(LOCK) -o constraints/runtime.txt
+	$(BIN)/uv pip compile pyproject.toml --all-extras $(LOCK) -o constraints/development.txt
+
+clean: ## Remove everything that was made here.
+	rm -rf $(VENV) demo-out build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
+
+$(BIN)/python:
+	@for python in $(PYTHON) python3 python3.13 python3.12 python3.11; do \
+	  if $$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then \
+	    exec $$python -m venv $(VENV); fi; \
+	done; echo 'Python 3.11, 3.12 or 3.13 is needed; name one with: make PYTHON=/path/to/python3.12 …' >&2; exit 1
+
+$(VENV)/runtime: $(BIN)/python constraints/runtime.txt pyproject.toml
+	$(PIP) install --require-hashes -r constraints/runtime.txt
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/development: $(BIN)/python constraints/development.txt pyproject.toml
+	$(PIP) install --require-hashes -r constraints/development.txt
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@

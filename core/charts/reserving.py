@@ -1,0 +1,161 @@
+"""Accounts and time slots for requests: asked for, handed out, given back.
+
+Owns which requests need an account and whether a slot can still be kept. Must not know how usage is counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from core.charts.failing import fail, no_account_left, no_slot_kept, out_of_time
+from core.charts.state import Chart, Ledger, Stage, State
+from core.charts.usage import is_global_exhaustion
+from effects import (
+    AccountAssignment,
+    AccountNeed,
+    AccountsExhausted,
+    AccountsReserved,
+    HeldAccount,
+    ReserveAccount,
+)
+from effects.moments import utc_day
+
+SLOT_TOLERANCE = timedelta(milliseconds=100)
+"""A call that would start later than this after its slot takes a new slot."""
+LONGEST_LEAD = timedelta(seconds=5)
+"""How far ahead, at most, a new slot is asked for after one was missed."""
+SPARE_RESERVATIONS = 5
+SPARE_SLOTS = 10
+
+
+def begin_reservations(state: State) -> State:
+    """Reserve for all requests that need an account, one commit at a time for each usage collection."""
+    for replay, ledger in state.ledgers.items():
+        waiting = [chart for chart in state.due(Stage.NEEDS_ACCOUNT) if chart.replay is replay]
+        state = _fail_hopeless(state, waiting, ledger)
+        needy = [chart for chart in state.due(Stage.NEEDS_ACCOUNT) if chart.replay is replay]
+        is_under_way = any(
+            chart.stage is Stage.RESERVING and chart.replay is replay for chart in state.charts.values()
+        )
+        if needy and not is_under_way:
+            state = _reserve(state, needy, ledger)
+    return state
+
+
+def _fail_hopeless(state: State, charts: list[Chart], ledger: Ledger) -> State:
+    for chart in charts:
+        if chart.held is None and ledger.is_dry(state.now):
+            state = fail(state, chart, no_account_left(state, chart, ledger))
+        elif _has_tried_enough(state, chart):
+            state = fail(state, chart, no_slot_kept(chart))
+    return state
+
+
+def _has_tried_enough(state: State, chart: Chart) -> bool:
+    """Bound the reservations of one request, so that every run ends whatever the world does."""
+    settings = state.inputs.settings
+    most = settings.max_attempts + len(state.ledgers[chart.replay].accounts) + SPARE_RESERVATIONS
+    return chart.reservations >= most or chart.slots_missed >= SPARE_SLOTS + len(state.charts)
+
+
+def _reserve(state: State, charts: list[Chart], ledger: Ledger) -> State:
+    effect = ReserveAccount(
+        reservation_id=f"{state.inputs.token}-{state.reservations}",
+        usage_collection=ledger.usage_collection,
+        accounts=ledger.accounts,
+        exhausted=ledger.limited_at(state.now),
+        rejected=tuple(one.id for one in ledger.accounts if one.id in ledger.rejected),
+        for_requests=tuple(_need(state, chart) for chart in charts),
+        usable_until=state.inputs.calls_end,
+    )
+    for chart in charts:
+        counted = 0 if chart.held else 1
+        state = state.with_chart(replace(chart, stage=Stage.RESERVING, reservations=chart.reservations + counted))
+    return replace(state, reservations=state.reservations + 1).emit(effect)
+
+
+def _need(state: State, chart: Chart) -> AccountNeed:
+    if chart.held is None:
+        return AccountNeed(chart_template_id=chart.chart_template_id, not_with=chart.refused_by)
+    return AccountNeed(
+        chart_template_id=chart.chart_template_id,
+        not_with=chart.refused_by,
+        holding=HeldAccount(account_id=chart.held.account_id, window_start=chart.held.window_start),
+        not_before=state.now + min(2 * chart.commit_lag, LONGEST_LEAD),
+    )
+
+
+def on_reservation(state: State, outcome: AccountsReserved | AccountsExhausted) -> State:
+    """Return the state with accounts handed out, and requests without one failed."""
+    replay = next(key for key, one in state.ledgers.items() if one.usage_collection == outcome.usage_collection)
+    ledger = state.ledgers[replay]
+    full = {**ledger.full, **dict.fromkeys(outcome.exhausted_accounts, outcome.window_start)}
+    is_dry = is_global_exhaustion(outcome, len(ledger.accounts))
+    ledger = replace(ledger, full=full, dry_window=outcome.window_start if is_dry else ledger.dry_window)
+    state = state.with_ledger(replay, ledger)
+    for assignment in outcome.assignments if isinstance(outcome, AccountsReserved) else ():
+        state = _hold(state, assignment)
+    for one in outcome.unassigned:
+        chart = state.chart_at(one.chart_template_id, Stage.RESERVING)
+        if chart is not None:
+            error = out_of_time(chart) if one.reason == "too_late" else no_account_left(state, chart, ledger)
+            state = fail(state, chart, error)
+    return state
+
+
+def _hold(state: State, assignment: AccountAssignment) -> State:
+    chart = state.chart_at(assignment.chart_template_id, Stage.RESERVING)
+    if chart is None:
+        return state
+    ahead = assignment.slot_at - state.now
+    return state.with_chart(
+        replace(
+            chart,
+            stage=Stage.HOLDING,
+            assignment=assignment,
+            held=None,
+            resume_at=assignment.slot_at if ahead > timedelta(0) else None,
+            commit_lag=max(-ahead, timedelta(0)),
+        )
+    )
+
+
+def is_stale(state: State, chart: Chart) -> bool:
+    """Return whether the slot, or the account, is no longer to be used."""
+    assignment = assigned(chart)
+    return _must_move(state, chart) or (_paces(state, chart) and state.now - assignment.slot_at > SLOT_TOLERANCE)
+
+
+def _must_move(state: State, chart: Chart) -> bool:
+    """Return whether the account is no longer to be called, or was counted in a day that is over."""
+    assignment, ledger = assigned(chart), state.ledgers[chart.replay]
+    is_aside = assignment.account_id in ledger.rejected or assignment.account_id in ledger.limited_at(state.now)
+    return is_aside or utc_day(state.now) > assignment.window_start
+
+
+def _paces(state: State, chart: Chart) -> bool:
+    account_id = assigned(chart).account_id
+    accounts = state.ledgers[chart.replay].accounts
+    return any(one.id == account_id and one.requests_per_second for one in accounts)
+
+
+def release(state: State, chart: Chart) -> State:
+    """Return the request to where it needs an account; a missed slot keeps what is counted."""
+    if _must_move(state, chart):
+        return state.with_chart(replace(chart, stage=Stage.NEEDS_ACCOUNT, assignment=None))
+    return state.with_chart(
+        replace(
+            chart,
+            stage=Stage.NEEDS_ACCOUNT,
+            assignment=None,
+            held=chart.assignment,
+            slots_missed=chart.slots_missed + 1,
+        )
+    )
+
+
+def assigned(chart: Chart) -> AccountAssignment:
+    """Return the account and slot that the request holds."""
+    assert chart.assignment is not None
+    return chart.assignment

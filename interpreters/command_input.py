@@ -1,0 +1,154 @@
+"""What a person gave on the command line, checked: flags, variables and files.
+
+Owns reading them and saying what is wrong, everything at once. Must not run anything.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import click
+from returns.result import Failure, Result
+
+from core.charts.settings import (
+    ACCOUNTS_VARIABLE,
+    LOCAL_DEFAULTS,
+    VARIABLES,
+    ChartConfiguration,
+    parse_configuration,
+)
+from core.charts.step import STEP_TYPE
+from core.events import LogEvent
+from core.flow.flow_run import parse_flow_run
+from core.flow.selection import wanted_step_problems
+from core.problems import Problem, Problems
+from core.settings import Given
+from effects import Document
+from interpreters import shipped
+from interpreters.clock import SystemClock
+from interpreters.telemetry import JsonLog, stderr_is_terminal
+
+SERVICE = "worker-chart-export"
+EXIT_WRONG_CALL = 2
+
+T = TypeVar("T")
+
+
+class WrongCall(click.ClickException):
+    """The call, the configuration or a file is wrong; nothing was claimed."""
+
+    exit_code = EXIT_WRONG_CALL
+
+    def __init__(self, problems: Problems) -> None:
+        """Hold everything that is wrong."""
+        super().__init__("; ".join(str(problem) for problem in problems))
+        self.problems = problems
+
+    def show(self, file: object = None) -> None:  # noqa: ARG002 - click's signature
+        """Say everything at once, on stderr: readable on a terminal, else as one JSON line."""
+        if stderr_is_terminal():
+            for problem in self.problems:
+                click.echo(f"error: {problem}", err=True)
+            return
+        rows = [{"where": problem.where, "message": problem.message} for problem in self.problems]
+        event = LogEvent("config_error", self.message, "ERROR", {"problems": rows})
+        JsonLog(sys.stderr, SystemClock(), context={"service": SERVICE}).write(event)
+
+
+def stop(where: str, message: str) -> NoReturn:
+    """Stop with this one problem."""
+    raise WrongCall((Problem(where, message),))
+
+
+def value_of(result: Result[T, Problems]) -> T:
+    """Return the value, or stop with everything that is wrong."""
+    if isinstance(result, Failure):
+        raise WrongCall(result.failure())
+    return result.unwrap()
+
+
+class ChartCall:
+    """The checked input of `run-local` and `plan`."""
+
+    def __init__(
+        self,
+        *,
+        flow_run_path: Path,
+        step_id: str | None,
+        charts_api_mode: str | None,
+        charts_bucket: str | None,
+        accounts_config_path: Path | None,
+        templates_dir: Path | None,
+        fixtures_dir: Path | None,
+    ) -> None:
+        self.flow_run_path = flow_run_path
+        self.step_id = step_id
+        self.configuration = read_configuration(charts_api_mode, charts_bucket, accounts_config_path)
+        self.templates_dir = existing_folder("--templates-dir", templates_dir, shipped.TEMPLATES)
+        self.fixtures_dir = self._fixtures(fixtures_dir)
+        self.flow_run = read_flow_run(flow_run_path)
+        self.run_id = str(self.flow_run["runId"])
+        problems = wanted_step_problems(self.flow_run, STEP_TYPE, step_id, "--step-id") if step_id else ()
+        if problems:
+            raise WrongCall(problems)
+
+    @property
+    def mode(self) -> str:
+        """Return the mode the charts API is used in."""
+        return self.configuration.settings.mode
+
+    def _fixtures(self, given: Path | None) -> Path:
+        if self.mode == "record":
+            return given or stop("--fixtures-dir", "is required in record mode: the folder to keep answers in")
+        return existing_folder("--fixtures-dir", given, shipped.CHART_API_FIXTURES)
+
+
+def read_configuration(
+    mode: str | None, bucket: str | None, accounts_config_path: Path | None
+) -> ChartConfiguration:
+    """Return settings and accounts: a flag beats a variable beats the default."""
+    given = {name: Given(os.environ[name], name) for name in VARIABLES if name in os.environ}
+    for name, flag, value in (
+        ("CHARTS_API_MODE", "--charts-api-mode", mode),
+        ("CHARTS_BUCKET", "--charts-bucket", bucket),
+    ):
+        if value is not None:
+            given[name] = Given(value, flag)
+    if accounts_config_path is not None:
+        where = f"--accounts-config-path {accounts_config_path}"
+        given[ACCOUNTS_VARIABLE] = Given(_read_text(accounts_config_path, where), where)
+    return value_of(parse_configuration(given, LOCAL_DEFAULTS))
+
+
+def existing_folder(flag: str, given: Path | None, default: Path) -> Path:
+    """Return the folder given, or the default; stop if it is none."""
+    folder = given or default
+    return folder if folder.is_dir() else stop(flag, f"{folder} is not a folder")
+
+
+def _read_text(path: Path, where: str) -> str:
+    try:
+        return path.read_text("utf-8")
+    except OSError as error:
+        stop(where, f"cannot be read: {error.strerror}")
+    except UnicodeDecodeError:
+        stop(where, "is not UTF-8 text")
+
+
+def read_json(path: Path, where: str) -> Any:
+    """Return the JSON of a file, or stop."""
+    text = _read_text(path, where)
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        stop(where, f"is not JSON: {error}")
+
+
+def read_flow_run(path: Path) -> Document:
+    """Return the flow_run of a file, or stop with everything that is wrong with it."""
+    parsed = parse_flow_run(read_json(path, f"--flow-run-path {path}"))
+    return value_of(parsed.alt(lambda found: tuple(Problem(f"{path}: {one.where}", one.message) for one in found)))

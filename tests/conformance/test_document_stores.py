@@ -1,0 +1,149 @@
+"""One meaning of `read` and `transact`, whatever store it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.documents import Decision, Documents, ReplaceDocument, UpdateDocument
+from interpreters.documents.memory import DocumentMemory
+from interpreters.documents.sqlite import SqliteDocuments
+from interpreters.ports import DocumentStore
+
+A, B = "things/a", "things/b"
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[DocumentStore]:
+    if request.param == "memory":
+        yield DocumentMemory()
+        return
+    sqlite = SqliteDocuments(tmp_path / "state" / "documents.sqlite3")
+    yield sqlite
+    sqlite.close()
+
+
+def put(store: DocumentStore, path: str, document: dict[str, Any]) -> None:
+    store.transact((path,), lambda _: Decision(None, (ReplaceDocument(path=path, document=document),)))
+
+
+def update(store: DocumentStore, path: str, assign: dict[tuple[str, ...], Any], *remove: tuple[str, ...]) -> None:
+    change = UpdateDocument(path=path, assign=assign, remove=remove)
+    store.transact((path,), lambda _: Decision(None, (change,)))
+
+
+def test_a_missing_document_reads_as_none(store: DocumentStore) -> None:
+    assert store.read((A, B)) == {A: None, B: None}
+
+
+def test_what_was_put_is_read_back(store: DocumentStore) -> None:
+    document = {"text": "графики ✓", "number": 1, "half": 0.5, "none": None, "list": [1, {"x": []}], "map": {}}
+    put(store, A, document)
+    assert store.read((A, B)) == {A: document, B: None}
+
+
+def test_an_update_keeps_every_field_it_does_not_name(store: DocumentStore) -> None:
+    put(store, A, {"kept": 1, "map": {"kept": 2, "set": 3, "gone": 4}})
+    update(store, A, {("map", "set"): 5}, ("map", "gone"))
+    assert store.read((A,))[A] == {"kept": 1, "map": {"kept": 2, "set": 5}}
+
+
+def test_an_update_of_a_missing_document_creates_it(store: DocumentStore) -> None:
+    update(store, A, {("map", "deep", "set"): 1})
+    assert store.read((A,))[A] == {"map": {"deep": {"set": 1}}}
+
+
+def test_an_update_below_something_that_is_no_map_puts_a_map_there(store: DocumentStore) -> None:
+    put(store, A, {"outputs": "text"})
+    update(store, A, {("outputs", "execution"): 1})
+    assert store.read((A,))[A] == {"outputs": {"execution": 1}}
+
+
+@pytest.mark.parametrize(
+    "key", ["charts:1M:x", "with.dots", "with space", "`quoted`", "a\\b", "ключ", "__x__", "1"]
+)
+def test_any_key_of_a_map_can_be_updated(store: DocumentStore, key: str) -> None:
+    put(store, A, {"steps": {key: {"status": "READY", "kept": 1}, "other": 2}})
+    update(store, A, {("steps", key, "status"): "RUNNING"})
+    assert store.read((A,))[A] == {"steps": {key: {"status": "RUNNING", "kept": 1}, "other": 2}}
+
+
+def test_removing_what_is_not_there_changes_nothing(store: DocumentStore) -> None:
+    put(store, A, {"x": 1})
+    update(store, A, {}, ("y",), ("x2", "z"))
+    assert store.read((A,))[A]["x"] == 1  # type: ignore[index]
+
+
+def test_a_rule_sees_all_the_documents_it_asked_for(store: DocumentStore) -> None:
+    put(store, A, {"x": 1})
+    assert store.transact((A, B), lambda documents: Decision(dict(documents))) == {A: {"x": 1}, B: None}
+
+
+def test_a_rule_that_changes_nothing_writes_nothing(store: DocumentStore) -> None:
+    put(store, A, {"x": 1})
+    assert store.transact((A,), lambda _: Decision("outcome")) == "outcome"
+    assert store.read((A,)) == {A: {"x": 1}}
+
+
+def test_changes_to_several_documents_are_committed_together(store: DocumentStore) -> None:
+    changes = (UpdateDocument(path=A, assign={("x",): 1}), UpdateDocument(path=B, assign={("x",): 2}))
+    store.transact((A, B), lambda _: Decision(None, changes))
+    assert store.read((A, B)) == {A: {"x": 1}, B: {"x": 2}}
+
+
+def test_a_rule_that_raises_leaves_everything_as_it_was(store: DocumentStore) -> None:
+    put(store, A, {"x": 1})
+
+    def broken(documents: Documents) -> Decision[None]:
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        store.transact((A,), broken)
+    put(store, B, {"y": 2})
+    assert store.read((A, B)) == {A: {"x": 1}, B: {"y": 2}}
+
+
+def test_what_was_read_can_be_changed_without_changing_the_store(store: DocumentStore) -> None:
+    put(store, A, {"map": {"x": 1}})
+    store.read((A,))[A]["map"]["x"] = 2  # type: ignore[index]
+    assert store.read((A,)) == {A: {"map": {"x": 1}}}
+
+
+def test_a_collection_holds_its_own_documents_only(store: DocumentStore) -> None:
+    for path in ("things/a", "things/b", "things_mock/a", "thing/a"):
+        put(store, path, {"path": path})
+    assert store.collection("things") == {A: {"path": A}, B: {"path": B}}
+
+
+def increment(documents: Documents) -> Decision[int]:
+    count = (documents[A] or {"n": 0})["n"] + 1
+    return Decision(count, (UpdateDocument(path=A, assign={("n",): count}),))
+
+
+def test_transactions_side_by_side_lose_no_update(store: DocumentStore) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        counts = list(pool.map(lambda _: store.transact((A,), increment), range(64)))
+    assert sorted(counts) == list(range(1, 65))
+    assert store.read((A,)) == {A: {"n": 64}}
+
+
+def test_two_connections_to_one_sqlite_file_lose_no_update(tmp_path: Path) -> None:
+    file = tmp_path / "documents.sqlite3"
+    with ThreadPoolExecutor(4) as pool:
+        stores = list(pool.map(lambda _: SqliteDocuments(file), range(4)))
+        list(pool.map(lambda i: stores[i % 4].transact((A,), increment), range(40)))
+    assert stores[0].read((A,)) == {A: {"n": 40}}
+    for one in stores:
+        one.close()
+
+
+def test_lone_surrogates_survive_the_file(tmp_path: Path) -> None:
+    store = SqliteDocuments(tmp_path / "documents.sqlite3")
+    put(store, A, json.loads(r'{"steps": {"\ud800": 1}}'))
+    assert list(store.read((A,))[A]["steps"]) == ["\ud800"]  # type: ignore[index]
+    store.close()

@@ -1,0 +1,130 @@
+"""Golden files: what is given, then what is planned or logged.
+
+One runner for all; `pytest tests/golden --update-golden` writes what is, for a person to read before committing it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.charts.accounts import parse_accounts
+from core.charts.events import events_begun, events_done, events_of_result
+from core.charts.planning import plan
+from core.charts.settings import LOCAL_DEFAULTS, ChartConfiguration, parse_configuration
+from core.charts.state import chart_inputs
+from core.charts.summary import text_summary
+from core.charts.usage import MOCK_USAGE_COLLECTION, USAGE_COLLECTION, usage_path
+from core.events import LogEvent
+from core.settings import Given
+from effects import CallChartApi
+from effects.encoding import encode_effect
+from effects.moments import parse_moment
+from interpreters.dry_run import describe
+from tests.builders import CANARY, NOW, STEP_ID, a_flow_run, a_step, templates
+from tests.world import World, answered
+
+FOLDER = Path(__file__).parent
+CASES = sorted([*(FOLDER / "plans").glob("*.json"), *(FOLDER / "logs").glob("*.json")])
+
+
+class Case:
+    """What a golden file gives: the builders' defaults, changed where it says so."""
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self.wanted: str | None = given.get("wanted")
+        self.now = parse_moment(given["now"]) if "now" in given else NOW
+        self.templates = {**templates(), **given.get("templates", {})}
+        self.answers: Mapping[str, list[str]] = given.get("answers", {})
+        self.fixtures = frozenset(given.get("fixtures", ()))
+        self.form: str = given.get("as", "text")
+        steps = given.get("steps") or {STEP_ID: {**a_step(), **given.get("step", {})}}
+        self.flow_run = a_flow_run(steps, **given.get("flowRun", {}))
+        variables = {"CHARTS_API_MODE": "real", **given.get("settings", {})}
+        accounts = [{"apiKey": f"{CANARY}-{one['id']}", **one} for one in given.get("accounts", [{"id": "acc1"}])]
+        self.configuration = self._configuration(variables, accounts)
+        collection = MOCK_USAGE_COLLECTION if variables["CHARTS_API_MODE"] == "mock" else USAGE_COLLECTION
+        self.usage = {usage_path(collection, one): document for one, document in given.get("usage", {}).items()}
+
+    @staticmethod
+    def _configuration(variables: Mapping[str, str], accounts: list[dict[str, Any]]) -> ChartConfiguration:
+        texts = {**variables, "CHART_IMG_ACCOUNTS_JSON": json.dumps(accounts)}
+        given = {name: Given(text, name) for name, text in texts.items()}
+        assert parse_accounts(texts["CHART_IMG_ACCOUNTS_JSON"], "accounts").unwrap()
+        return parse_configuration(given, LOCAL_DEFAULTS).unwrap()
+
+    def planned(self) -> dict[str, Any]:
+        calls: dict[str, int] = {}
+
+        def draw(effect: CallChartApi, now: Any) -> Any:
+            number = calls[effect.chart_template_id] = calls.get(effect.chart_template_id, 0) + 1
+            script = self.answers.get(effect.chart_template_id, ["hoped"])
+            return answered(effect, script[min(number, len(script)) - 1], now)
+
+        assert self.now is not None
+        made = plan(
+            self.flow_run,
+            self.templates,
+            self.usage,
+            self.now,
+            configuration=self.configuration,
+            wanted_step=self.wanted,
+            fixtures=self.fixtures,
+            draw=draw,
+        )
+        effects: list[Any] = (
+            [encode_effect(effect) for effect in made.effects]
+            if self.form == "json"
+            else [f"{type(effect).__name__}: {describe(effect)}" for effect in made.effects]
+        )
+        return {"planned": effects, "result": text_summary(made.result)}
+
+    def logged(self) -> dict[str, Any]:
+        assert self.now is not None
+        inputs = chart_inputs(
+            self.configuration, self.flow_run, self.wanted, now=self.now, token="token-1", fixtures=self.fixtures
+        )
+        world = World(inputs, templates=self.templates, usage=self.usage, answers=self.answers)
+        result = world.run()
+        moments = [
+            *((begun, 0, n, events_begun(effect)) for n, (begun, effect, _) in enumerate(world.trace)),
+            *((o.at, 1, n, events_done(effect, o)) for n, (_, effect, o) in enumerate(world.trace)),
+        ]
+        said = [event for *_, events in sorted(moments, key=lambda one: one[:3]) for event in events]
+        return {"logged": [_entry(event) for event in [*said, *events_of_result(result)]]}
+
+
+def _entry(event: LogEvent) -> dict[str, Any]:
+    return {"event": event.event, "severity": event.severity, "message": event.message, **event.fields}
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_golden(path: Path, request: pytest.FixtureRequest) -> None:
+    golden = json.loads(path.read_text("utf-8"))
+    case = Case(golden["given"])
+    actual = json.loads(json.dumps(case.planned() if path.parent.name == "plans" else case.logged()))
+    expected = {key: golden.get(key) for key in actual}
+    if expected != actual and request.config.getoption("--update-golden"):
+        document = {"case": golden["case"], "given": golden["given"], **actual}
+        path.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", "utf-8")
+        return
+    assert expected == actual
+
+
+def test_there_are_enough_cases() -> None:
+    assert len(list((FOLDER / "plans").glob("*.json"))) >= 25
+    assert len(list((FOLDER / "logs").glob("*.json"))) >= 5
+
+
+def test_no_golden_file_holds_a_key() -> None:
+    assert [path.name for path in CASES if CANARY in path.read_text("utf-8")] == []
+
+
+def test_file_names_are_what_the_cases_say() -> None:
+    for path in CASES:
+        words = "".join(c if c.isalnum() else "_" for c in json.loads(path.read_text("utf-8"))["case"].lower())
+        assert path.stem == "_".join(part for part in words.split("_") if part)

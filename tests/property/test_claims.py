@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.documents import Decision, apply_change
+from core.flow.claims import claim_step, finalize_step, place_flow_run
+from core.flow.status import STEP_TRANSITIONS, IllegalTransitionError, next_status
+from effects import (
+    ClaimLost,
+    ClaimStep,
+    FinalizeLost,
+    FinalizeStep,
+    StepClaimed,
+    StepError,
+    StepFinalized,
+)
+from tests.builders import NOW, RUN_PATH, STEP_ID, a_flow_run, a_step
+from tests.strategies import STATUSES, documents, json_values
+
+CLAIM = ClaimStep(flow_run=RUN_PATH, step_id=STEP_ID, step_type="CHART_EXPORT", token="mine", lease_seconds=600)
+FINALIZE = FinalizeStep(
+    flow_run=RUN_PATH,
+    step_id=STEP_ID,
+    token="mine",
+    status="SUCCEEDED",
+    outputs={"outputsManifestGcsUri": "gs://b/m.json"},
+    error=None,
+)
+ERROR = StepError(code="CHART_API_FAILED", message="no", details={"n": 1})
+
+
+def committed(flow_run: dict[str, Any], decision: Decision[Any]) -> dict[str, Any]:
+    for change in decision.changes:
+        flow_run = apply_change(flow_run, change)
+    return flow_run
+
+
+def claimed(flow_run: dict[str, Any], token: str = "mine") -> dict[str, Any]:
+    return committed(flow_run, claim_step({RUN_PATH: flow_run}, replace(CLAIM, token=token), NOW))
+
+
+@given(status=st.sampled_from(STATUSES), event=st.sampled_from(["claim", "succeed", "fail"]))
+def test_a_status_moves_only_as_the_table_says(status: Any, event: Any) -> None:
+    if (status, event) in STEP_TRANSITIONS:
+        assert next_status(status, event) == STEP_TRANSITIONS[status, event]
+    else:
+        with pytest.raises(IllegalTransitionError, match=f"a {status} step cannot {event}"):
+            next_status(status, event)
+
+
+@given(status=st.sampled_from(STATUSES), kind=st.sampled_from(["CHART_EXPORT", "LLM_REPORT"]))
+def test_only_a_ready_step_of_the_right_type_is_claimed(status: str, kind: str) -> None:
+    flow_run = a_flow_run({STEP_ID: a_step(status=status, stepType=kind)})
+    decision = claim_step({RUN_PATH: flow_run}, CLAIM, NOW)
+    if (status, kind) == ("READY", "CHART_EXPORT"):
+        assert isinstance(decision.outcome, StepClaimed)
+        assert committed(flow_run, decision)["steps"][STEP_ID]["status"] == "RUNNING"
+    else:
+        assert decision == Decision(ClaimLost(reason="step_not_ready", at=NOW))
+
+
+def test_a_claim_writes_token_attempt_start_and_lease() -> None:
+    step = claimed(a_flow_run())["steps"][STEP_ID]
+    assert step["outputs"]["execution"]["claim"] == {
+        "token": "mine",
+        "attempt": 1,
+        "startedAt": "2025-12-15T10:25:30Z",
+        "leaseUntil": "2025-12-15T10:35:30Z",
+    }
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (7, 8), ("seven", 1), (None, 1)])
+def test_only_the_claim_raises_the_attempt(before: Any, after: int) -> None:
+    flow_run = a_flow_run({STEP_ID: a_step(outputs={"execution": {"claim": {"attempt": before}}})})
+    assert claimed(flow_run)["steps"][STEP_ID]["outputs"]["execution"]["claim"]["attempt"] == after
+
+
+def test_a_claim_run_again_under_its_own_token_changes_nothing_and_says_the_same() -> None:
+    once = claimed(a_flow_run())
+    decision = claim_step({RUN_PATH: once}, CLAIM, NOW + timedelta(seconds=5))
+    assert decision.changes == ()
+    assert isinstance(decision.outcome, StepClaimed)
+    assert (decision.outcome.attempt, decision.outcome.lease_until) == (1, NOW + timedelta(seconds=600))
+
+
+def test_a_step_claimed_by_another_is_lost() -> None:
+    decision = claim_step({RUN_PATH: claimed(a_flow_run(), "theirs")}, CLAIM, NOW)
+    assert decision == Decision(ClaimLost(reason="step_not_ready", at=NOW))
+
+
+def test_a_flow_run_that_is_gone_is_lost() -> None:
+    assert claim_step({RUN_PATH: None}, CLAIM, NOW) == Decision(ClaimLost(reason="flow_run_missing", at=NOW))
+
+
+@given(extra=documents, step_extra=documents, outputs_extra=documents)
+def test_claim_and_finalize_keep_every_field_they_do_not_own(
+    extra: dict[str, Any], step_extra: dict[str, Any], outputs_extra: dict[str, Any]
+) -> None:
+    outputs_extra.pop("execution", None)
+    step = {**step_extra, **a_step(outputs=outputs_extra)}
+    flow_run = {**extra, **a_flow_run({STEP_ID: step, "other": {"x": 1}})}
+    before = copy.deepcopy(flow_run)
+    done = claimed(flow_run)
+    done = committed(done, finalize_step({RUN_PATH: done}, FINALIZE, NOW))
+    assert flow_run == before
+    owned = done["steps"][STEP_ID]
+    assert owned.pop("status") == "SUCCEEDED"
+    assert owned.pop("finishedAt") == "2025-12-15T10:25:30Z"
+    assert owned["outputs"].pop("outputsManifestGcsUri") == "gs://b/m.json"
+    assert owned["outputs"].pop("execution")["claim"]["token"] == "mine"
+    del before["steps"][STEP_ID]["status"]
+    before["steps"][STEP_ID].pop("finishedAt", None)
+    before["steps"][STEP_ID].pop("error", None)
+    before["steps"][STEP_ID]["outputs"].pop("outputsManifestGcsUri", None)
+    assert done == before
+
+
+@given(
+    status=st.sampled_from(STATUSES),
+    token=st.sampled_from(["mine", "theirs"]),
+    to=st.sampled_from(["SUCCEEDED", "FAILED"]),
+)
+def test_only_a_running_step_under_the_same_token_is_finalized(
+    status: str, token: str, to: Literal["SUCCEEDED", "FAILED"]
+) -> None:
+    flow_run = claimed(a_flow_run(), token)
+    flow_run["steps"][STEP_ID]["status"] = status
+    decision = finalize_step({RUN_PATH: flow_run}, replace(FINALIZE, status=to), NOW)
+    if token == "theirs":
+        assert decision == Decision(FinalizeLost(reason="claimed_by_another", at=NOW))
+    elif status == "RUNNING":
+        assert committed(flow_run, decision)["steps"][STEP_ID]["status"] == to
+    elif status == to:
+        assert decision == Decision(StepFinalized(status=to, at=NOW))
+    else:
+        assert decision == Decision(FinalizeLost(reason="not_running", at=NOW))
+
+
+def test_a_failed_step_has_its_error_and_a_succeeded_one_loses_an_old_one() -> None:
+    flow_run = claimed(a_flow_run({STEP_ID: a_step(error={"code": "OLD"})}))
+    failed = committed(
+        flow_run, finalize_step({RUN_PATH: flow_run}, replace(FINALIZE, status="FAILED", error=ERROR), NOW)
+    )
+    assert failed["steps"][STEP_ID]["error"] == {"code": "CHART_API_FAILED", "message": "no", "details": {"n": 1}}
+    succeeded = committed(flow_run, finalize_step({RUN_PATH: flow_run}, FINALIZE, NOW))
+    assert "error" not in succeeded["steps"][STEP_ID]
+
+
+def test_a_step_that_ends_without_a_manifest_does_not_keep_an_older_one_s_uri() -> None:
+    flow_run = claimed(a_flow_run({STEP_ID: a_step(outputs={"outputsManifestGcsUri": "gs://old"})}))
+    effect = replace(FINALIZE, status="FAILED", error=ERROR, outputs={"outputsManifestGcsUri": None})
+    ended = committed(flow_run, finalize_step({RUN_PATH: flow_run}, effect, NOW))
+    assert "outputsManifestGcsUri" not in ended["steps"][STEP_ID]["outputs"]
+
+
+@given(outputs=json_values)
+def test_any_value_of_outputs_can_be_claimed_over(outputs: Any) -> None:
+    step = claimed(a_flow_run({STEP_ID: {**a_step(), "outputs": outputs}}))["steps"][STEP_ID]
+    assert step["outputs"]["execution"]["claim"]["token"] == "mine"
+
+
+@pytest.mark.parametrize(("seconds", "held"), [(599, (STEP_ID,)), (600, ()), (601, ())])
+def test_a_flow_run_is_replaced_unless_a_lease_is_live(seconds: int, held: tuple[str, ...]) -> None:
+    stored, given_ = claimed(a_flow_run()), a_flow_run()
+    decision = place_flow_run({RUN_PATH: stored}, RUN_PATH, given_, NOW + timedelta(seconds=seconds))
+    assert decision.outcome == held
+    assert committed(stored, decision) == (stored if held else given_)
+
+
+@pytest.mark.parametrize("stored", [None, {}, {"steps": []}, {"steps": {"a": "text", "b": {"status": "RUNNING"}}}])
+def test_whatever_holds_no_lease_is_replaced(stored: Any) -> None:
+    assert place_flow_run({RUN_PATH: stored}, RUN_PATH, a_flow_run(), NOW).outcome == ()

@@ -1,0 +1,110 @@
+"""A scripted world for programs: everything goes as hoped unless a test says otherwise.
+
+Time is virtual; every effect is answered after its latency, in order of time. The trace holds each effect with its outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from heapq import heappop, heappush
+from typing import Any
+
+from core.charts import program
+from core.charts.answers import Answer, NoAnswer, read_answer
+from core.charts.planning import _Hopes, hoped_chart
+from core.charts.state import Inputs, State, StepResult
+from effects import CallChartApi, ChartRefused, ChartRendered, Document, Effect, Outcome, Wait
+from tests.builders import a_png, templates
+
+Reply = Callable[[Any, datetime], Outcome]
+
+
+@dataclass
+class World:
+    """Runs the chart-export program on virtual time."""
+
+    inputs: Inputs
+    templates: Mapping[str, Document] = field(default_factory=templates)
+    usage: Mapping[str, Document] = field(default_factory=dict)
+    answers: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Per chartTemplateId, what its calls are answered with; the last answer repeats, none means a picture."""
+    replies: Mapping[type, Reply] = field(default_factory=dict)
+    """Per effect type, an outcome other than the hoped one."""
+    latency: Mapping[type, timedelta] = field(default_factory=dict)
+    trace: list[tuple[datetime, Effect, Outcome]] = field(default_factory=list)
+    state: State | None = None
+
+    def __post_init__(self) -> None:
+        self.documents: dict[str, Document] = {self.inputs.flow_run_path: self.inputs.flow_run, **self.usage}
+        self._calls: dict[str, int] = {}
+        self._hopes = _Hopes(self.documents, self.templates, {}, self._answer)
+
+    def run(self) -> StepResult:
+        """Run to the end and return the result."""
+        due: list[tuple[datetime, int, datetime, Effect]] = []
+        following = program.start(self.inputs)
+        number = 0
+        now = self.inputs.now
+        while True:
+            for effect in following.effects:
+                number += 1
+                heappush(due, (self._ends(effect, now), number, now, effect))
+            if not due:
+                break
+            now, _, begun, effect = heappop(due)
+            outcome = self._outcome(effect, now)
+            self.trace.append((begun, effect, outcome))
+            following = program.react(following.state, outcome)
+        self.state = following.state
+        assert following.state.result is not None
+        return following.state.result
+
+    def effects(self, kind: type[Any]) -> list[Any]:
+        """Return the effects of a kind, in the order of their outcomes."""
+        return [effect for _, effect, _ in self.trace if isinstance(effect, kind)]
+
+    def outcomes(self, kind: type[Any]) -> list[Any]:
+        return [outcome for _, _, outcome in self.trace if isinstance(outcome, kind)]
+
+    @property
+    def step(self) -> Mapping[str, Any]:
+        """Return the step as it stands in the document."""
+        assert self.state is not None
+        flow_run = self.documents[self.inputs.flow_run_path]
+        step: Mapping[str, Any] = flow_run["steps"][self.state.step_id]
+        return step
+
+    def _ends(self, effect: Effect, now: datetime) -> datetime:
+        if isinstance(effect, Wait):
+            return max(now, effect.until)
+        return now + self.latency.get(type(effect), timedelta(milliseconds=1))
+
+    def _outcome(self, effect: Effect, now: datetime) -> Outcome:
+        reply = self.replies.get(type(effect))
+        return reply(effect, now) if reply else self._hopes.outcome(effect, now)
+
+    def _answer(self, effect: CallChartApi, now: datetime) -> ChartRendered | ChartRefused:
+        number = self._calls.get(effect.chart_template_id, 0)
+        self._calls[effect.chart_template_id] = number + 1
+        script = self.answers.get(effect.chart_template_id, ("png",))
+        return answered(effect, script[min(number, len(script) - 1)], now)
+
+
+def answered(effect: CallChartApi, script: str, now: datetime) -> ChartRendered | ChartRefused:
+    """Return the outcome that a script line stands for: png, hoped, timeout, network, missing, or '429 text'."""
+    if script == "hoped":
+        return hoped_chart(effect, now)
+    return read_answer(effect, _answer(effect, script), (), now, now)
+
+
+def _answer(effect: CallChartApi, script: str) -> Answer | NoAnswer:
+    if script == "png":
+        return Answer(status=200, body=a_png(padding=effect.chart_template_id.encode()))
+    if script in {"timeout", "network"}:
+        return NoAnswer(kind=script, message=f"scripted {script}")  # type: ignore[arg-type]
+    if script == "missing":
+        return NoAnswer(kind="fixture_missing", message=f"no fixture {effect.fixture_key}")
+    status, _, message = script.partition(" ")
+    return Answer(status=int(status), body=f'{{"message": "{message}"}}'.encode())
