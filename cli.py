@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,8 +38,10 @@ from interpreters.command_input import (
     SERVICE,
     ChartCall,
     existing_folder,
+    prepare_streams,
     read_configuration,
     read_json,
+    say,
     stop,
 )
 from interpreters.dry_run import expected_chart, plan_as_json, plan_as_text
@@ -46,6 +50,7 @@ from interpreters.progress import ChartProgress, TerminalLog
 from interpreters.telemetry import JsonLog, Log, stderr_is_terminal
 from interpreters.templates import TemplateFolder
 
+CONSOLE = Console(stderr=True)
 DEFAULT_STATE_DIR = ".tda"
 EXIT_STEP_FAILED = 1
 
@@ -65,6 +70,7 @@ def tda() -> None:
       tda charts plan      --flow-run-path flow_run.json   what would happen
       tda charts run-local --flow-run-path flow_run.json   make it happen
     """
+    prepare_streams()
 
 
 @tda.group("charts", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -79,6 +85,7 @@ def worker_chart_export() -> None:
     Exit codes: 0 the step SUCCEEDED or there was nothing to do, 1 the step FAILED, 2 the call, the configuration
     or a file is wrong and nothing was claimed.
     """
+    prepare_streams()
 
 
 def _input_options(command: Command) -> Command:
@@ -152,45 +159,63 @@ def run_local(output_summary: str, state_dir: Path | None, **flags: Any) -> None
           --accounts-config-path chart-img.accounts.local.json
     """
     call = ChartCall(**flags)
-    state = _open_state(state_dir)
-    try:
-        held = state.place(call.flow_run)
-        if held:
-            message = (
-                f"a worker is at work on {', '.join(held)} of this run in the state directory; wait for its end"
-            )
-            stop(str(call.flow_run_path), message)
+    folder = _state_dir(state_dir)
+    with _opened(folder) as state:
+        _place(call, state, folder)
         result = _run(call, state)
-        state.export(call.run_id)
-    finally:
-        state.close()
+        _export(call, state)
     _print_summary(output_summary, result, call)
     sys.exit(EXIT_STEP_FAILED if result.status == "FAILED" else 0)
 
 
-def _open_state(given: Path | None) -> StateDirectory:
-    folder = given or Path(os.environ.get("TDA_STATE_DIR") or DEFAULT_STATE_DIR)
+def _state_dir(given: Path | None) -> Path:
+    return given or Path(os.environ.get("TDA_STATE_DIR") or DEFAULT_STATE_DIR)
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[StateDirectory]:
     try:
-        return StateDirectory(folder, SystemClock())
-    except Exception as error:  # noqa: BLE001 - whatever keeps it from opening, the person is told
+        state = StateDirectory(folder, SystemClock())
+    except (OSError, sqlite3.Error) as error:
         stop("--state-dir", f"{folder} cannot be used: {type(error).__name__}: {error}")
+    with closing(state):
+        yield state
+
+
+def _place(call: ChartCall, state: StateDirectory, folder: Path) -> None:
+    try:
+        held = state.place(call.flow_run)
+    except sqlite3.Error as error:
+        stop("--state-dir", f"{folder} cannot be written: {error}")
+    if held:
+        message = f"a worker is at work on {', '.join(held)} of this run in {folder}; wait for its end"
+        stop(f"--flow-run-path {call.flow_run_path}", message)
+
+
+def _export(call: ChartCall, state: StateDirectory) -> None:
+    """Write the document as a file to look at; the one that counts is stored already."""
+    try:
+        state.export(call.run_id)
+    except (OSError, sqlite3.Error) as error:
+        _log(call).write(
+            LogEvent("export_failed", f"the document could not be written as a file: {error}", "ERROR")
+        )
 
 
 def _run(call: ChartCall, state: StateDirectory) -> StepResult:
     export = state.chart_export(call.configuration, call.templates_dir, call.fixtures_dir)
+    log = _log(call)
+    log.write(_started(call))
     if not stderr_is_terminal():
-        log = _json_log(call)
-        log.write(_started(call))
         return export.run(call.flow_run, call.step_id, log)
-    console = Console(stderr=True)
-    terminal_log = TerminalLog(console, call.configuration.settings.log_level)
-    terminal_log.write(_started(call))
-    with ChartProgress(console) as progress:
-        return export.run(call.flow_run, call.step_id, terminal_log, [progress])
+    with ChartProgress(CONSOLE) as progress:
+        return export.run(call.flow_run, call.step_id, log, [progress])
 
 
-def _json_log(call: ChartCall) -> Log:
+def _log(call: ChartCall) -> Log:
     settings = call.configuration.settings
+    if stderr_is_terminal():
+        return TerminalLog(CONSOLE, settings.log_level)
     chosen = select_step(call.flow_run, STEP_TYPE, call.step_id)
     context = {
         "service": SERVICE,
@@ -209,9 +234,9 @@ def _started(call: ChartCall) -> LogEvent:
 
 def _print_summary(form: str, result: StepResult, call: ChartCall) -> None:
     if form == "text":
-        click.echo(text_summary(result))
+        say(text_summary(result))
     elif form == "json":
-        click.echo(json.dumps(json_summary(result, call.run_id, call.mode)))
+        say(json.dumps(json_summary(result, call.run_id, call.mode)))
 
 
 @worker_chart_export.command("plan")
@@ -256,7 +281,7 @@ def plan(usage_path: Path | None, now: str | None, form: str, state_dir: Path | 
         draw=expected_chart(fixtures),
         unreadable=unreadable,
     )
-    click.echo(plan_as_json(planned, call.run_id) if form == "json" else plan_as_text(planned))
+    say(plan_as_json(planned, call.run_id) if form == "json" else plan_as_text(planned))
 
 
 def _usage(path: Path | None, state_dir: Path | None, call: ChartCall) -> dict[str, Document]:
@@ -266,13 +291,17 @@ def _usage(path: Path | None, state_dir: Path | None, call: ChartCall) -> dict[s
         if not isinstance(given, dict) or not all(isinstance(one, dict) for one in given.values()):
             stop(f"--usage-path {path}", "must be an object of account id to usage document")
         return {usage_path(collection, account_id): one for account_id, one in given.items()}
-    if state_dir is None or not state_dir.is_dir():
+    return {} if state_dir is None else {**_stored(state_dir, collection)}
+
+
+def _stored(folder: Path, collection: str) -> Mapping[str, Document]:
+    """Return the documents of a collection; looking at a directory does not create anything in it."""
+    if folder.exists() and not folder.is_dir():
+        stop("--state-dir", f"{folder} is not a folder")
+    if not StateDirectory.exists(folder):
         return {}
-    state = _open_state(state_dir)
-    try:
-        return {**state.documents.collection(collection)}
-    finally:
-        state.close()
+    with _opened(folder) as state:
+        return state.documents.collection(collection)
 
 
 @worker_chart_export.group("templates")
@@ -296,9 +325,9 @@ def validate_templates(folder: Path | None) -> None:
         ),
     ]
     for found in problems:
-        click.echo(f"not valid: {found}")
+        say(f"not valid: {found}")
     wrong = {str(found.where).split(".")[0] for found in problems}
-    click.echo(f"{len(ids) - len(wrong)} of {len(ids)} templates are valid")
+    say(f"{len(ids) - len(wrong)} of {len(ids)} templates are valid")
     sys.exit(1 if problems else 0)
 
 
@@ -315,9 +344,9 @@ def validate_manifest(files: tuple[Path, ...]) -> None:
     for file in files:
         problems = manifest_problems(read_json(file, str(file)))
         for found in problems:
-            click.echo(f"not valid: {file}: {found}")
+            say(f"not valid: {file}: {found}")
         wrong += bool(problems)
-    click.echo(f"{len(files) - wrong} of {len(files)} manifests are valid")
+    say(f"{len(files) - wrong} of {len(files)} manifests are valid")
     sys.exit(1 if wrong else 0)
 
 
@@ -332,8 +361,6 @@ def accounts_group() -> None:
 def accounts_status(state_dir: Path | None, accounts_config_path: Path | None) -> None:
     """Show how much of each account is used in its window (a UTC day)."""
     configuration = read_configuration(None, None, accounts_config_path)
-    state = _open_state(state_dir)
-    try:
-        Console().print(accounts_table(state.documents, configuration, SystemClock().now()))
-    finally:
-        state.close()
+    folder = _state_dir(state_dir)
+    real, mock = (_stored(folder, collection) for collection in (USAGE_COLLECTION, MOCK_USAGE_COLLECTION))
+    Console().print(accounts_table(real, mock, configuration, SystemClock().now()))

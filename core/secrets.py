@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import cache
 
 MASK = "***"
 
@@ -45,7 +46,18 @@ class Secret:
 
 
 def without_secrets(text: str, secrets: Iterable[Secret]) -> str:
-    """Return the text with every occurrence of a secret masked, whatever its case."""
-    for secret in secrets:
-        text = re.sub(re.escape(secret.reveal()), MASK, text, flags=re.IGNORECASE)
+    """Return the text with every secret masked: in any case, and as JSON may have escaped it."""
+    for secret in sorted(secrets, key=lambda one: len(one.reveal()), reverse=True):
+        text = _anywhere(secret).sub(MASK, text)
     return text
+
+
+@cache
+def _anywhere(secret: Secret) -> re.Pattern[str]:
+    return re.compile("".join(_character(one) for one in secret.reveal()), re.IGNORECASE)
+
+
+def _character(one: str) -> str:
+    """Match a character as itself, behind backslashes, or as a JSON escape of either case."""
+    codes = "|".join(f"{ord(form):02x}" for form in sorted({one.lower(), one.upper()}))
+    return rf"\\{{0,3}}(?:{re.escape(one)}|u00(?:{codes}))"

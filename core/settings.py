@@ -24,6 +24,8 @@ class Given:
     where: str
 
 
+_MAX_DIGITS = 18
+
 Parser = Callable[[Given], Result[Any, Problems]]
 
 
@@ -33,21 +35,25 @@ def whole_number(least: int, most: int | None = None) -> Parser:
 
     def parse(given: Given) -> Result[int, Problems]:
         text = given.text.strip()
-        number = int(text) if text.isascii() and text.isdigit() else -1
+        number = int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS else -1
         is_right = number >= least and (most is None or number <= most)
         return Success(number) if is_right else problem(given.where, f"must be a whole number {bounds}")
 
     return parse
 
 
-def positive_number(given: Given) -> Result[float, Problems]:
-    """Return the number, which must be greater than zero."""
-    try:
-        number = float(given.text)
-    except ValueError:
-        number = 0.0
-    is_right = 0 < number < float("inf")
-    return Success(number) if is_right else problem(given.where, "must be a number > 0")
+def number(least: float, most: float) -> Parser:
+    """Return a parser of numbers within bounds."""
+
+    def parse(given: Given) -> Result[float, Problems]:
+        try:
+            value = float(given.text)
+        except ValueError:
+            value = float("nan")
+        is_right = least <= value <= most
+        return Success(value) if is_right else problem(given.where, f"must be a number from {least:g} to {most:g}")
+
+    return parse
 
 
 def one_of(*choices: str) -> Parser:

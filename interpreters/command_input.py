@@ -56,7 +56,27 @@ class WrongCall(click.ClickException):
             return
         rows = [{"where": problem.where, "message": problem.message} for problem in self.problems]
         event = LogEvent("config_error", self.message, "ERROR", {"problems": rows})
-        JsonLog(sys.stderr, SystemClock(), context={"service": SERVICE}).write(event)
+        JsonLog(
+            sys.stderr,
+            SystemClock(),
+            context={"service": SERVICE, "env": os.environ.get("ENV") or LOCAL_DEFAULTS["ENV"]},
+        ).write(event)
+
+
+def prepare_streams() -> None:
+    """Make stdout and stderr fit for any text, and there to be written even where the caller closed them."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - open as long as the process
+        getattr(sys, name).reconfigure(errors="backslashreplace")
+
+
+def say(text: str) -> None:
+    """Write a result to stdout; a full disk or a closed pipe is said on stderr."""
+    try:
+        click.echo(text)
+    except OSError as error:
+        click.echo(f"error: stdout: {error.strerror}", err=True)
 
 
 def stop(where: str, message: str) -> NoReturn:
@@ -92,7 +112,9 @@ class ChartCall:
         self.fixtures_dir = self._fixtures(fixtures_dir)
         self.flow_run = read_flow_run(flow_run_path)
         self.run_id = str(self.flow_run["runId"])
-        problems = wanted_step_problems(self.flow_run, STEP_TYPE, step_id, "--step-id") if step_id else ()
+        problems = (
+            wanted_step_problems(self.flow_run, STEP_TYPE, step_id, "--step-id") if step_id is not None else ()
+        )
         if problems:
             raise WrongCall(problems)
 
@@ -103,7 +125,12 @@ class ChartCall:
 
     def _fixtures(self, given: Path | None) -> Path:
         if self.mode == "record":
-            return given or stop("--fixtures-dir", "is required in record mode: the folder to keep answers in")
+            folder = given or stop("--fixtures-dir", "is required in record mode: the folder to keep answers in")
+            return (
+                folder
+                if folder.is_dir() or not folder.exists()
+                else stop("--fixtures-dir", f"{folder} is not a folder")
+            )
         return existing_folder("--fixtures-dir", given, shipped.CHART_API_FIXTURES)
 
 
@@ -143,9 +170,14 @@ def read_json(path: Path, where: str) -> Any:
     """Return the JSON of a file, or stop."""
     text = _read_text(path, where)
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         stop(where, f"is not JSON: {error}")
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    message = f"{name} is not a JSON value"
+    raise ValueError(message)
 
 
 def read_flow_run(path: Path) -> Document:

@@ -23,6 +23,8 @@ from interpreters.performers import AccountsAside, Interpreter
 from interpreters.ports import Clock
 from interpreters.templates import TemplateFolder
 
+DOCUMENTS = "documents.sqlite3"
+
 
 class StateDirectory:
     """Where the embedded interpreter keeps everything: documents, artifacts, and flow_runs to look at."""
@@ -31,7 +33,12 @@ class StateDirectory:
         """Open the directory, or create it."""
         self._folder = folder
         self._clock = clock
-        self.documents = SqliteDocuments(folder / "documents.sqlite3")
+        self.documents = SqliteDocuments(folder / DOCUMENTS)
+
+    @staticmethod
+    def exists(folder: Path) -> bool:
+        """Return whether the folder has been used as a state directory."""
+        return (folder / DOCUMENTS).is_file()
 
     def chart_export(
         self, configuration: ChartConfiguration, templates_dir: Path, fixtures_dir: Path
@@ -62,9 +69,12 @@ class StateDirectory:
     def export(self, run_id: str) -> Path:
         """Write the stored flow_run as a file to look at; return its path."""
         path = flow_run_path(run_id)
-        document = self.documents.read((path,))[path]
         file = self._folder / f"{path}.json"
-        replace_file(file, (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "replace"))
+        written, stored = None, self.documents.read((path,))[path]
+        while written != stored:  # another process may have changed it, and written it, meanwhile
+            text = json.dumps(stored, indent=2, ensure_ascii=False) + "\n"
+            replace_file(file, text.encode("utf-8", "backslashreplace"))
+            written, stored = stored, self.documents.read((path,))[path]
         return file
 
     def close(self) -> None:

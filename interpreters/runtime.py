@@ -84,14 +84,14 @@ class Run(Generic[InputsT, StateT]):
     def to_end(self, inputs: InputsT) -> StateT:
         """Run the program until nothing is left and nothing in flight; return its last state."""
         following = self._program.start(inputs)
-        self._begin(following)
-        while self._in_flight or self._timers:
+        while True:
             try:
+                self._begin(following)
+                if not self._in_flight and not self._timers:
+                    return following.state
                 following = self._program.react(following.state, self._take())
             except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - a broken program still ends its step
                 following = self._abort(following.state, type(error).__name__)
-            self._begin(following)
-        return following.state
 
     def _abort(self, state: StateT, error_type: str) -> Next[StateT]:
         """Wait no more for what is in flight; only what the program still wants done is done."""

@@ -33,7 +33,7 @@ class TemplateFolder:
                 document = json.loads(path.read_bytes())
             except FileNotFoundError:
                 continue
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, RecursionError) as error:
                 unreadable[one] = f"{path.name} is not readable JSON: {error}"
                 continue
             if isinstance(document, Mapping):

@@ -18,6 +18,7 @@ from core.secrets import Secret
 from effects import AccountPolicy
 
 _ID = re.compile(r"(?!\.{1,2}$)(?!__.*__$)[A-Za-z0-9._-]{1,128}")
+LEAST_RATE, MOST_RATE = 0.001, 1_000.0
 _KEY = re.compile(r"[!-~]{1,512}")
 
 
@@ -39,7 +40,7 @@ def parse_accounts(text: str, where: str) -> Result[tuple[Account, ...], Problem
     """Return the accounts in order of preference, or everything that is wrong with the JSON."""
     try:
         rows = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return problem(where, 'is not JSON; must be a list like [{"id": "acc1", "apiKey": "…"}]')
     if not isinstance(rows, list) or not rows:
         got = "is an empty list" if rows == [] else f"is {kind_of(rows)}"
@@ -82,7 +83,11 @@ def _parse_account(row: Any, where: str) -> Result[Account, Problems]:
             ("id", _matches(row.get("id"), _ID), "must be 1 to 128 letters, digits, '.', '_' or '-'"),
             ("apiKey", _matches(row.get("apiKey"), _KEY), "must be 1 to 512 printable characters without spaces"),
             ("dailyLimit", daily_limit is None or _is_number(daily_limit, int), "must be an integer >= 0"),
-            ("requestsPerSecond", rate is None or (_is_number(rate) and rate > 0), "must be a number > 0"),
+            (
+                "requestsPerSecond",
+                rate is None or (_is_number(rate) and LEAST_RATE <= rate <= MOST_RATE),
+                f"must be a number from {LEAST_RATE:g} to {MOST_RATE:g}",
+            ),
         )
         if not is_right
     )

@@ -20,6 +20,7 @@ from effects.calls import RefusalKind
 OK = 200
 MAX_BODY_CHARACTERS = 4_000
 MAX_SAID_CHARACTERS = 300
+_LONGEST_ESCAPE = len(r"\u0000")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +94,7 @@ def read_answer(
             effect, answer.kind, None, without_secrets(answer.message, secrets), None, duration_ms, now
         )
     if answer.status != OK:
-        said = without_secrets(answer.body.decode("utf-8", "replace"), secrets)
+        said = _text(answer, secrets)
         return _refused(
             effect, "answer", answer.status, _said(said), cut(said, MAX_BODY_CHARACTERS), duration_ms, now
         )
@@ -115,16 +116,23 @@ def _not_a_picture(answer: Answer, secrets: Collection[Secret]) -> str | None:
         return f"the image is larger than the {len(answer.body)} bytes allowed (CHARTS_MAX_IMAGE_BYTES)"
     if png_size(answer.body) is None:
         return "the answer is not a PNG"
-    if any(secret.reveal().encode() in answer.body for secret in secrets):
+    if any(secret.reveal().encode().lower() in answer.body.lower() for secret in secrets):
         return "the image carries an account's key"
     return None
+
+
+def _text(answer: Answer, secrets: Collection[Secret]) -> str:
+    """Return the body as text without keys; where it was cut, a key may have been cut with it, so its end goes too."""
+    text = without_secrets(answer.body.decode("utf-8", "replace"), secrets)
+    longest = max((len(secret.reveal()) for secret in secrets), default=0)
+    return text[: max(0, len(text) - _LONGEST_ESCAPE * longest)] if answer.is_cut else text
 
 
 def _said(text: str) -> str:
     """Return the message of a JSON error, or the beginning of any other text."""
     try:
         body = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return cut(" ".join(text.split()), MAX_SAID_CHARACTERS)
     message = body.get("message") if isinstance(body, Mapping) else None
     return cut(message if isinstance(message, str) else json.dumps(body), MAX_SAID_CHARACTERS)

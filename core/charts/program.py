@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 from returns.result import Failure
@@ -14,6 +15,7 @@ from returns.result import Failure
 from core.charts.calling import on_refused, on_rendered
 from core.charts.drawing import draw, on_waited
 from core.charts.ending import (
+    ended,
     finalize,
     finalized,
     manifest_not_stored,
@@ -73,9 +75,13 @@ def start(inputs: Inputs) -> Next[State]:
         step_id=chosen,
         step_type=STEP_TYPE,
         token=inputs.token,
-        lease_seconds=inputs.settings.invocation_timeout_seconds + LEASE_MARGIN_SECONDS,
+        lease_seconds=_lease_seconds(inputs),
     )
     return _next(replace(state, step_id=chosen).emit(claim))
+
+
+def _lease_seconds(inputs: Inputs) -> int:
+    return inputs.settings.invocation_timeout_seconds + LEASE_MARGIN_SECONDS
 
 
 def react(state: State, outcome: Outcome) -> Next[State]:
@@ -96,12 +102,12 @@ def _reaction_to(phase: Phase, outcome: Outcome) -> Reaction | None:
 
 
 def abort(state: State, error_type: str) -> Next[State]:
-    """Return the finalize that ends a claimed step as FAILED when the program itself broke."""
+    """Return the finalize that ends the step as FAILED when the program broke; it only hits a step claimed by us."""
     error = step_error(INTERNAL_ERROR, f"the worker broke: {error_type}", {"errorType": error_type})
-    if state.lease_until is None or state.phase in {Phase.FINALIZING, Phase.ENDED}:
-        result = state.result or StepResult(status="FAILED", step_id=state.step_id or None, error=error)
-        return Next(replace(state, phase=Phase.ENDED, result=result, outbox=()))
-    return _next(finalize(replace(state, outbox=()), "FAILED", error))
+    if state.phase in {Phase.FINALIZING, Phase.ENDED}:
+        result = state.result or StepResult(status="FAILED", step_id=state.step_id, error=error)
+        return Next(ended(state, result))
+    return _next(finalize(state, "FAILED", error))
 
 
 def _next(state: State) -> Next[State]:
@@ -109,7 +115,8 @@ def _next(state: State) -> Next[State]:
 
 
 def _on_claimed(state: State, outcome: StepClaimed) -> State:
-    state = replace(state, lease_until=outcome.lease_until)
+    decided_at = outcome.lease_until - timedelta(seconds=_lease_seconds(state.inputs))
+    state = replace(state, lease_until=outcome.lease_until, commit_lag=max(outcome.at - decided_at, timedelta(0)))
     parsed = parse_chart_step(outcome.flow_run, state.step_id)
     if isinstance(parsed, Failure):
         return finalize(state, "FAILED", invalid("the step's input is not valid", parsed.failure()))
@@ -193,8 +200,11 @@ def _on_finalize_lost(state: State, outcome: FinalizeLost) -> State:
 
 
 def _claim_broke(state: State, outcome: EffectFailed) -> State:
-    """Nothing is known to be claimed; if the claim did land, its lease will run out."""
-    return abort(state, outcome.error_type).state
+    """End the run: nothing is known to be claimed; if the claim did land, its lease will run out."""
+    error = step_error(
+        INTERNAL_ERROR, f"the claim failed: {outcome.error_type}", {"errorType": outcome.error_type}
+    )
+    return ended(state, StepResult(status="FAILED", step_id=state.step_id, error=error))
 
 
 def _templates_broke(state: State, outcome: EffectFailed) -> State:

@@ -6,11 +6,11 @@ Owns which requests need an account and whether a slot can still be kept. Must n
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from core.charts.failing import fail, no_account_left, no_slot_kept, out_of_time
 from core.charts.state import Chart, Ledger, Stage, State
-from core.charts.usage import is_global_exhaustion
+from core.charts.usage import SLOT_MARGIN, is_global_exhaustion
 from effects import (
     AccountAssignment,
     AccountNeed,
@@ -21,10 +21,10 @@ from effects import (
 )
 from effects.moments import utc_day
 
-SLOT_TOLERANCE = timedelta(milliseconds=100)
-"""A call that would start later than this after its slot takes a new slot."""
+SLOT_TOLERANCE = timedelta(seconds=SLOT_MARGIN / 2)
+"""A call that would start later than this after its slot takes a new one; the rest of the margin is the network's."""
 LONGEST_LEAD = timedelta(seconds=5)
-"""How far ahead, at most, a new slot is asked for after one was missed."""
+"""How far ahead, at most, a slot is asked for because commits are slow."""
 SPARE_RESERVATIONS = 5
 SPARE_SLOTS = 10
 
@@ -76,14 +76,19 @@ def _reserve(state: State, charts: list[Chart], ledger: Ledger) -> State:
 
 
 def _need(state: State, chart: Chart) -> AccountNeed:
-    if chart.held is None:
-        return AccountNeed(chart_template_id=chart.chart_template_id, not_with=chart.refused_by)
+    held = chart.held
     return AccountNeed(
         chart_template_id=chart.chart_template_id,
         not_with=chart.refused_by,
-        holding=HeldAccount(account_id=chart.held.account_id, window_start=chart.held.window_start),
-        not_before=state.now + min(2 * chart.commit_lag, LONGEST_LEAD),
+        holding=HeldAccount(account_id=held.account_id, window_start=held.window_start) if held else None,
+        not_before=_soonest(state),
     )
+
+
+def _soonest(state: State) -> datetime | None:
+    """Return the first moment that can be kept, where commits are so slow that a slot now would be missed."""
+    is_slow = state.commit_lag > SLOT_TOLERANCE / 2
+    return state.now + min(2 * state.commit_lag, LONGEST_LEAD) if is_slow else None
 
 
 def on_reservation(state: State, outcome: AccountsReserved | AccountsExhausted) -> State:
@@ -94,7 +99,10 @@ def on_reservation(state: State, outcome: AccountsReserved | AccountsExhausted) 
     is_dry = is_global_exhaustion(outcome, len(ledger.accounts))
     ledger = replace(ledger, full=full, dry_window=outcome.window_start if is_dry else ledger.dry_window)
     state = state.with_ledger(replay, ledger)
-    for assignment in outcome.assignments if isinstance(outcome, AccountsReserved) else ():
+    assignments = outcome.assignments if isinstance(outcome, AccountsReserved) else ()
+    lags = [state.now - one.slot_at for one in assignments if one.slot_at < state.now]
+    state = replace(state, commit_lag=max(lags, default=state.commit_lag))
+    for assignment in assignments:
         state = _hold(state, assignment)
     for one in outcome.unassigned:
         chart = state.chart_at(one.chart_template_id, Stage.RESERVING)
@@ -108,15 +116,13 @@ def _hold(state: State, assignment: AccountAssignment) -> State:
     chart = state.chart_at(assignment.chart_template_id, Stage.RESERVING)
     if chart is None:
         return state
-    ahead = assignment.slot_at - state.now
     return state.with_chart(
         replace(
             chart,
             stage=Stage.HOLDING,
             assignment=assignment,
             held=None,
-            resume_at=assignment.slot_at if ahead > timedelta(0) else None,
-            commit_lag=max(-ahead, timedelta(0)),
+            resume_at=assignment.slot_at if assignment.slot_at > state.now else None,
         )
     )
 

@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 
 from returns.result import Result, Success
 
-from core.charts.accounts import LOCAL_ACCOUNT, Account, parse_accounts
+from core.charts.accounts import LEAST_RATE, LOCAL_ACCOUNT, MOST_RATE, Account, parse_accounts
 from core.problems import Problem, Problems, collect, problem
-from core.settings import Given, Parser, choose, one_of, optional_text, positive_number, text, whole_number
+from core.settings import Given, Parser, choose, number, one_of, optional_text, text, whole_number
 from effects import ChartsApiMode
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
@@ -83,8 +83,8 @@ _VARIABLES: dict[str, tuple[str, Parser]] = {
     "default_timezone": ("CHARTS_DEFAULT_TIMEZONE", optional_text),
     "base_url": ("CHART_IMG_BASE_URL", _origin),
     "daily_limit": ("CHART_IMG_DAILY_LIMIT", whole_number(0)),
-    "requests_per_second": ("CHART_IMG_REQUESTS_PER_SECOND", positive_number),
-    "call_timeout_seconds": ("CHART_IMG_TIMEOUT_SECONDS", positive_number),
+    "requests_per_second": ("CHART_IMG_REQUESTS_PER_SECOND", number(LEAST_RATE, MOST_RATE)),
+    "call_timeout_seconds": ("CHART_IMG_TIMEOUT_SECONDS", number(0.1, 3_600)),
     "max_parallel": ("CHARTS_MAX_PARALLEL", whole_number(1, 256)),
     "max_attempts": ("CHARTS_MAX_ATTEMPTS", whole_number(1, 20)),
     "max_image_bytes": ("CHARTS_MAX_IMAGE_BYTES", whole_number(1)),

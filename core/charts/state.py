@@ -133,8 +133,6 @@ class Chart:
     """Calls that ended in a transient failure."""
     reservations: int = 0
     slots_missed: int = 0
-    commit_lag: timedelta = timedelta(0)
-    """How late its slot already was when the reservation's outcome came."""
     refused_by: tuple[str, ...] = ()
     refusal: ChartRefused | None = None
     """The last refusal."""
@@ -217,6 +215,8 @@ class State:
     """Ledger of replayed (True) and of live (False) calls."""
     reservations: int = 0
     """How many reservations were made: the next one's number."""
+    commit_lag: timedelta = timedelta(0)
+    """How long after its rule ran the outcome of a commit came, when last seen."""
     manifest: Blob | None = None
     manifest_since: datetime | None = None
     manifest_uri: str | None = None

@@ -11,6 +11,7 @@ from typing import Any
 
 from returns.result import Result, Success
 
+from core.charts.step import CHART_TEMPLATE_ID
 from core.problems import Problem, Problems, kind_of
 
 SYMBOL_PLACE = "{symbol}"
@@ -39,6 +40,7 @@ def parse_template(key: str, document: object) -> Result[ChartTemplate, Problems
         Problem(f"{key}.{name}", must)
         for name, is_right, must in (
             ("id", document.get("id") == key, f"must be {key!r}, the name it is stored under"),
+            ("id", CHART_TEMPLATE_ID.fullmatch(key), "must be 1 to 128 letters, digits, '_' or '-'"),
             ("description", isinstance(description, str) and description.strip(), "must be a non-empty string"),
             (
                 "chartImgSymbolTemplate",

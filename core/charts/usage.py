@@ -30,7 +30,8 @@ USAGE_COLLECTION = "chart_img_accounts_usage"
 MOCK_USAGE_COLLECTION = "chart_img_accounts_usage_mock"
 
 SLOT_MARGIN = 0.10
-"""Part of the interval added between slots: calls start a little after their slot, not all equally late."""
+"""Part of the interval added between slots, so that calls which start up to a tenth of a second late, each as late as
+it likes, still keep within the plan's calls a second."""
 REMEMBERED_RESERVATIONS = 32
 
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
@@ -138,13 +139,11 @@ def _made_before(books: list[Usage], effect: ReserveAccount) -> tuple[AccountAss
 
 def _assign(books: list[Usage], need: AccountNeed, effect: ReserveAccount, now: datetime) -> list[Usage]:
     """Give the request the first account with quota and a free slot, else the one whose slot comes first."""
-    earliest = max(now, need.not_before or now)
     able = [book for book in books if _may_call(book, need, effect)]
     if not able:
         return books
-    chosen = next((book for book in able if book.next_slot <= earliest), None)
-    chosen = chosen or min(able, key=lambda book: book.next_slot)
-    slot_at = max(earliest, chosen.next_slot)
+    chosen = min(able, key=lambda book: _slot(book, need, now))
+    slot_at = _slot(chosen, need, now)
     if slot_at >= effect.usable_until:
         return books
     call = AccountAssignment(
@@ -160,6 +159,12 @@ def _assign(books: list[Usage], need: AccountNeed, effect: ReserveAccount, now: 
         calls=(*chosen.calls, call),
     )
     return [used if book is chosen else book for book in books]
+
+
+def _slot(book: Usage, need: AccountNeed, now: datetime) -> datetime:
+    """Return the account's first free slot; where calls are not paced, that is always now."""
+    is_paced = book.account.requests_per_second is not None
+    return max(now, book.next_slot, need.not_before or now) if is_paced else now
 
 
 def _may_call(book: Usage, need: AccountNeed, effect: ReserveAccount) -> bool:

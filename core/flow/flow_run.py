@@ -15,7 +15,7 @@ from core.problems import Problem, Problems, kind_of
 from effects import Document
 
 FLOW_RUNS_COLLECTION = "flow_runs"
-_MAX_ID_CHARACTERS = 200
+_MAX_ID_BYTES = 200
 
 
 def parse_flow_run(value: object) -> Result[Document, Problems]:
@@ -38,7 +38,7 @@ def is_usable_id(value: object) -> bool:
     """Return whether the value can name a document and a file."""
     return (
         isinstance(value, str)
-        and 0 < len(value) <= _MAX_ID_CHARACTERS
+        and 0 < len(value.encode(errors="surrogatepass")) <= _MAX_ID_BYTES
         and not re.search(r"/|\\|^\.", value)
         and not any(unicodedata.category(character) in {"Cc", "Cs"} for character in value)
     )

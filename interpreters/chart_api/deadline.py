@@ -29,8 +29,9 @@ class Deadline:
         self._lines: list[socket.socket] = []
         self._lock = Lock()
 
-    def watch(self, line: socket.socket) -> None:
-        """Shut this line down when the time has run out."""
+    def watch(self, sock: socket.socket) -> None:
+        """Shut this socket down when the time has run out, by a handle that nobody else closes."""
+        line = socket.socket(fileno=os.dup(sock.fileno()))
         with self._lock:
             self._lines.append(line)
             if self.has_passed:
@@ -42,6 +43,13 @@ class Deadline:
             self.has_passed = True
             for line in self._lines:
                 _shut(line)
+
+    def close(self) -> None:
+        """Let go of the lines."""
+        with self._lock:
+            for line in self._lines:
+                line.close()
+            self._lines = []
 
 
 @contextmanager
@@ -57,6 +65,7 @@ def deadline(seconds: float) -> Iterator[Deadline]:
     finally:
         timer.cancel()
         _current.deadline = None
+        limit.close()
 
 
 def _shut(line: socket.socket) -> None:
@@ -65,32 +74,25 @@ def _shut(line: socket.socket) -> None:
 
 
 class _Interruptible:
-    """Keeps a second handle on the socket, which works before, during and after the TLS handshake."""
+    """Shows its socket to the deadline as soon as it has one: before the TLS handshake, and when it is used again."""
 
-    line: socket.socket | None = None
+    sock: socket.socket | None
 
     def _new_conn(self) -> socket.socket:
         sock: socket.socket = super()._new_conn()  # type: ignore[misc]
-        self.line = socket.socket(fileno=os.dup(sock.fileno()))
-        _watch(self.line)
+        _watch(sock)
         return sock
 
     def request(self, *args: Any, **kwargs: Any) -> None:
-        if self.line is not None:
-            _watch(self.line)
+        if self.sock is not None:
+            _watch(self.sock)
         super().request(*args, **kwargs)  # type: ignore[misc]
 
-    def close(self) -> None:
-        line, self.line = self.line, None
-        if line is not None:
-            line.close()
-        super().close()  # type: ignore[misc]
 
-
-def _watch(line: socket.socket) -> None:
+def _watch(sock: socket.socket) -> None:
     limit: Deadline | None = getattr(_current, "deadline", None)
     if limit is not None:
-        limit.watch(line)
+        limit.watch(sock)
 
 
 class _InterruptibleHttp(_Interruptible, HTTPConnection):

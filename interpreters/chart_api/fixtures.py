@@ -51,7 +51,7 @@ def _error_answer(status: int, recorded: bytes) -> Answer:
     """Read {"status": …, "body": …}; any other content is the body itself."""
     try:
         content = json.loads(recorded)
-    except ValueError:
+    except (ValueError, RecursionError):
         return Answer(status=status, body=recorded)
     if isinstance(content, Mapping) and isinstance(content.get("status"), int) and "body" in content:
         body = content["body"]

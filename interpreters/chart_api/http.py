@@ -5,9 +5,12 @@ Owns the exchange: origin, key, deadline, size. Must not judge what comes back.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
+from http.cookiejar import DefaultCookiePolicy
 
 import requests
+import urllib3
 
 from core.charts.answers import Answer, NoAnswer
 from core.secrets import Secret
@@ -20,6 +23,16 @@ _CHUNK_BYTES = 64 * 1024
 MAX_ERROR_BYTES = 64 * 1024
 _OK = 200
 
+# Of an answer it cannot parse, urllib3 logs the raw header lines, in which a key may have been echoed.
+logging.getLogger("urllib3.connection").setLevel(logging.CRITICAL)
+
+
+class _Session(requests.Session):
+    """A session that looks at no redirect: requests would read its whole body, and parse its Location."""
+
+    def get_redirect_target(self, resp: requests.Response) -> None:
+        """Return None: nothing redirects."""
+
 
 class ChartImg:
     """The Chart-IMG API of one origin, with the keys of its accounts."""
@@ -27,12 +40,13 @@ class ChartImg:
     def __init__(
         self, base_url: str, keys: Mapping[str, Secret], max_image_bytes: int, parallel: int, clock: Clock
     ) -> None:
-        """Reuse connections for as many calls as run side by side."""
+        """Reuse connections for as many calls as run side by side; keep no cookies, use no proxy or netrc."""
         self._url = base_url + PATH
         self._keys = keys
         self._max_image_bytes = max_image_bytes
         self._clock = clock
-        self._session = requests.Session()
+        self._session = _Session()
+        self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
         self._session.trust_env = False
         adapter = InterruptibleAdapter(pool_connections=1, pool_maxsize=parallel)
         self._session.mount("https://", adapter)
@@ -47,11 +61,15 @@ class ChartImg:
         with deadline(seconds) as limit:
             try:
                 return self._exchange(effect, seconds, limit)
-            except requests.Timeout:
+            except (requests.Timeout, urllib3.exceptions.TimeoutError):
                 return _timed_out(seconds)
-            except (requests.RequestException, OSError) as error:
+            except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
                 said = f"{type(error).__name__}: {error}"
                 return _timed_out(seconds) if limit.has_passed else NoAnswer(kind="network", message=said)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._session.close()
 
     def _exchange(self, effect: CallChartApi, seconds: float, limit: Deadline) -> Answer | NoAnswer:
         headers = {

@@ -160,11 +160,18 @@ def test_a_program_that_broke_after_its_claim_finalizes_the_step() -> None:
     assert program.abort(aborted.state, "AgainError").effects == ()
 
 
-def test_a_program_that_broke_before_its_claim_writes_nothing() -> None:
-    aborted = program.abort(program.start(some_inputs()).state, "ZeroDivisionError")
-    assert aborted.effects == ()
-    assert aborted.state.result is not None
-    assert aborted.state.result.status == "FAILED"
+def test_a_program_that_broke_on_its_claim_ends_the_step_only_if_it_is_its_own() -> None:
+    (finalize,) = program.abort(program.start(some_inputs()).state, "ZeroDivisionError").effects
+    assert isinstance(finalize, FinalizeStep)
+    assert finalize.token == "token-1"
+
+
+def test_a_program_that_broke_after_its_end_keeps_its_result() -> None:
+    world = World(some_inputs())
+    result = world.run()
+    assert world.state is not None
+    aborted = program.abort(world.state, "ZeroDivisionError")
+    assert (aborted.effects, aborted.state.result) == ((), result)
 
 
 def test_an_outcome_after_the_end_changes_nothing() -> None:
