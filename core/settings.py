@@ -76,6 +76,17 @@ def optional_text(given: Given) -> Result[str | None, Problems]:
     return Success(given.text or None)
 
 
+Table = Mapping[str, tuple[str, Parser]]
+"""Fields of a settings class, each with its variable and parser."""
+
+
+def parse_table(
+    table: Table, given: Mapping[str, Given], defaults: Mapping[str, str]
+) -> dict[str, Result[Any, Problems]]:
+    """Return each field's value, or what is wrong with it."""
+    return {field: choose(name, given, defaults).bind(parse) for field, (name, parse) in table.items()}
+
+
 def choose(name: str, given: Mapping[str, Given], defaults: Mapping[str, str]) -> Result[Given, Problems]:
     """Return the text of a setting: as given, else its default, else the problem that it is required."""
     if name in given and (given[name].text or not defaults.get(name)):

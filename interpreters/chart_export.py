@@ -8,14 +8,20 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from core.charts import program
 from core.charts.events import events_begun, events_done, events_of_result
 from core.charts.settings import ChartConfiguration
 from core.charts.state import Inputs, State, StepResult, chart_inputs
+from core.flow.claims import place_flow_run
+from core.flow.flow_run import FLOW_RUNS_COLLECTION, flow_run_path
 from effects import Document
-from interpreters.performers import Interpreter
-from interpreters.ports import Watcher
+from interpreters.chart_api import FixturesOrHttp
+from interpreters.chart_api.fixtures import FixtureFolder
+from interpreters.chart_api.http import ChartImg
+from interpreters.performers import AccountsAside, Interpreter
+from interpreters.ports import Clock, DocumentStore, ObjectStore, TemplateSource, Watcher
 from interpreters.runtime import Run, ThreadPool
 from interpreters.telemetry import Log, LogWatcher
 
@@ -31,12 +37,14 @@ class ChartExport:
     interpreter: Interpreter
     fixtures: frozenset[str] = frozenset()
     """Keys of the fixtures that exist now (record mode)."""
+    flow_runs_collection: str = FLOW_RUNS_COLLECTION
 
     def inputs(self, flow_run: Document, wanted_step: str | None) -> Inputs:
         """Return the program's inputs for this moment."""
         return chart_inputs(
             self.configuration,
             flow_run,
+            flow_run_path(str(flow_run["runId"]), self.flow_runs_collection),
             wanted_step,
             now=self.interpreter.clock.now(),
             token=uuid.uuid4().hex,
@@ -60,3 +68,40 @@ class ChartExport:
         for event in events_of_result(state.result):
             log.write(event)
         return state.result
+
+
+def chart_export_on(
+    configuration: ChartConfiguration,
+    *,
+    documents: DocumentStore,
+    objects: ObjectStore,
+    templates: TemplateSource,
+    fixtures_dir: Path,
+    clock: Clock,
+    flow_runs_collection: str = FLOW_RUNS_COLLECTION,
+) -> ChartExport:
+    """Return a chart export on these stores, with the chart API that the configuration names."""
+    settings = configuration.settings
+    keys = {account.id: account.api_key for account in configuration.accounts}
+    fixtures = FixtureFolder(fixtures_dir)
+    http = ChartImg(settings.base_url, keys, settings.max_image_bytes, settings.max_parallel, clock)
+    interpreter = Interpreter(
+        documents=documents,
+        objects=objects,
+        templates=templates,
+        chart_api=FixturesOrHttp(fixtures, http),
+        clock=clock,
+        accounts_aside=AccountsAside(),
+        secrets=tuple(keys.values()),
+    )
+    return ChartExport(
+        configuration=configuration,
+        interpreter=interpreter,
+        fixtures=fixtures.keys(),
+        flow_runs_collection=flow_runs_collection,
+    )
+
+
+def place(documents: DocumentStore, path: str, flow_run: Document, clock: Clock) -> tuple[str, ...]:
+    """Store a flow_run; return the steps that a live worker holds, if that forbade it."""
+    return documents.transact((path,), lambda found: place_flow_run(found, path, flow_run, clock.now()))

@@ -7,11 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Protocol, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from core.charts.answers import Answer, NoAnswer
+from core.charts.settings import ChartConfiguration
 from core.documents import Documents, Rule
 from effects import CallChartApi, Document, Effect, ObjectNotStored, ObjectStored, Outcome, PutObject
+
+if TYPE_CHECKING:
+    from interpreters.chart_export import ChartExport
 
 T = TypeVar("T")
 
@@ -58,6 +63,25 @@ class ChartApi(Protocol):
 
     def record(self, fixture_name: str, content: bytes) -> None:
         """Keep an answer as a fixture."""
+
+
+class Home(Protocol):
+    """A place where documents and objects are kept, and charts can be exported to."""
+
+    name: str
+    """What a person calls it."""
+    documents: DocumentStore
+
+    def place(self, flow_run: Document) -> tuple[str, ...]:
+        """Store a flow_run; return the steps that a live worker holds, if that forbade it."""
+
+    def chart_export(
+        self, configuration: ChartConfiguration, templates_dir: Path | None, fixtures_dir: Path
+    ) -> ChartExport:
+        """Return a chart export that works here."""
+
+    def export(self, run_id: str) -> None:
+        """Write the stored flow_run as a file to look at, where there is a place for it."""
 
 
 class Watcher(Protocol):

@@ -99,6 +99,7 @@ def some_inputs(
     return chart_inputs(
         configuration or a_configuration(),
         flow_run or a_flow_run(),
+        RUN_PATH,
         changes.pop("wanted_step", None),
         now=changes.pop("now", NOW),
         token=changes.pop("token", "token-1"),

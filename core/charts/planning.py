@@ -17,6 +17,7 @@ from core.charts.program import react, start
 from core.charts.settings import ChartConfiguration
 from core.charts.state import State, StepResult, chart_inputs
 from core.documents import apply_change
+from core.flow.flow_run import flow_run_path
 from core.rules import RULES, decide, paths_of
 from effects import (
     HOPED_BLOB,
@@ -76,7 +77,10 @@ def plan(
     unreadable: Mapping[str, str] | None = None,
 ) -> Plan:
     """Return the effects of a run at this moment in which everything that is not given goes as hoped."""
-    inputs = chart_inputs(configuration, flow_run, wanted_step, now=clock, token=PLANNED_TOKEN, fixtures=fixtures)
+    path = flow_run_path(str(flow_run["runId"]))
+    inputs = chart_inputs(
+        configuration, flow_run, path, wanted_step, now=clock, token=PLANNED_TOKEN, fixtures=fixtures
+    )
     documents = {inputs.flow_run_path: flow_run, **usage}
     hopes = _Hopes(documents, templates, unreadable or {}, draw)
     following = start(inputs)

@@ -204,7 +204,8 @@ def _claim_broke(state: State, outcome: EffectFailed) -> State:
     error = step_error(
         INTERNAL_ERROR, f"the claim failed: {outcome.error_type}", {"errorType": outcome.error_type}
     )
-    return ended(state, StepResult(status="FAILED", step_id=state.step_id, error=error))
+    result = StepResult(status="FAILED", step_id=state.step_id, error=error, is_claim_unknown=True)
+    return ended(state, result)
 
 
 def _templates_broke(state: State, outcome: EffectFailed) -> State:

@@ -15,7 +15,7 @@ from returns.result import Result, Success
 
 from core.charts.accounts import LEAST_RATE, LOCAL_ACCOUNT, MOST_RATE, Account, parse_accounts
 from core.problems import Problem, Problems, collect, problem
-from core.settings import Given, Parser, choose, number, one_of, optional_text, text, whole_number
+from core.settings import Given, Table, number, one_of, optional_text, parse_table, text, whole_number
 from effects import ChartsApiMode
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
@@ -77,7 +77,7 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-_VARIABLES: dict[str, tuple[str, Parser]] = {
+_VARIABLES: Table = {
     "bucket": ("CHARTS_BUCKET", _bucket),
     "mode": ("CHARTS_API_MODE", one_of("real", "mock", "record")),
     "default_timezone": ("CHARTS_DEFAULT_TIMEZONE", optional_text),
@@ -111,6 +111,7 @@ DEFAULTS: Mapping[str, str] = {
     "ENV": "local",
     "LOG_LEVEL": "INFO",
 }
+CLOUD_DEFAULTS: Mapping[str, str] = {**DEFAULTS, "CHARTS_API_MODE": "real", "ENV": "prod"}
 LOCAL_DEFAULTS: Mapping[str, str] = {
     **DEFAULTS,
     "CHARTS_BUCKET": "gs://local-artifacts",
@@ -122,7 +123,7 @@ def parse_configuration(
     given: Mapping[str, Given], defaults: Mapping[str, str]
 ) -> Result[ChartConfiguration, Problems]:
     """Return settings and accounts, or everything that is wrong with them."""
-    values = {field: choose(name, given, defaults).bind(parse) for field, (name, parse) in _VARIABLES.items()}
+    values = parse_table(_VARIABLES, given, defaults)
     mode = values["mode"].value_or("mock")
     accounts = _accounts(given.get(ACCOUNTS_VARIABLE), mode)
     problems = (*collect(*values.values(), accounts), *_together(values, given))

@@ -15,7 +15,6 @@ from core.charts.accounts import mock_policies, real_policies
 from core.charts.settings import ChartConfiguration, ChartSettings
 from core.charts.step import ChartStep
 from core.charts.templates import ChartTemplate
-from core.flow.flow_run import flow_run_path
 from effects import (
     AccountAssignment,
     AccountPolicy,
@@ -64,6 +63,7 @@ class Inputs:
 def chart_inputs(
     configuration: ChartConfiguration,
     flow_run: Document,
+    path: str,
     wanted_step: str | None,
     *,
     now: datetime,
@@ -75,7 +75,7 @@ def chart_inputs(
     settings, accounts = configuration.settings, configuration.accounts
     return Inputs(
         flow_run=flow_run,
-        flow_run_path=flow_run_path(str(flow_run["runId"])),
+        flow_run_path=path,
         wanted_step=wanted_step,
         settings=settings,
         real_accounts=real_policies(accounts, settings.daily_limit, settings.requests_per_second),
@@ -197,6 +197,8 @@ class StepResult:
     min_images: int | None = None
     error: StepError | None = None
     noop_reason: str | None = None
+    is_claim_unknown: bool = False
+    """The claim itself failed: nothing is known to be claimed, and trying again can help."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

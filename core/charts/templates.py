@@ -65,6 +65,14 @@ def parse_template(key: str, document: object) -> Result[ChartTemplate, Problems
     )
 
 
+def compare_templates(stored: Mapping[str, object], given: Mapping[str, object]) -> dict[str, str]:
+    """Return for each given template whether storing it would create it, change it, or leave it unchanged."""
+    return {
+        key: "created" if stored.get(key) is None else "unchanged" if stored[key] == document else "changed"
+        for key, document in given.items()
+    }
+
+
 def request_body(
     template: ChartTemplate, symbol: str, timeframe: str, default_timezone: str | None
 ) -> dict[str, Any]:

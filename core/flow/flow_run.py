@@ -44,6 +44,6 @@ def is_usable_id(value: object) -> bool:
     )
 
 
-def flow_run_path(run_id: str) -> str:
+def flow_run_path(run_id: str, collection: str = FLOW_RUNS_COLLECTION) -> str:
     """Return the path of a flow_run document."""
-    return f"{FLOW_RUNS_COLLECTION}/{run_id}"
+    return f"{collection}/{run_id}"

@@ -25,7 +25,7 @@ from effects import CallChartApi
 from effects.encoding import encode_effect
 from effects.moments import parse_moment
 from interpreters.dry_run import describe
-from tests.builders import CANARY, NOW, STEP_ID, a_flow_run, a_step, templates
+from tests.builders import CANARY, NOW, RUN_PATH, STEP_ID, a_flow_run, a_step, templates
 from tests.world import World, answered
 
 FOLDER = Path(__file__).parent
@@ -86,7 +86,13 @@ class Case:
     def logged(self) -> dict[str, Any]:
         assert self.now is not None
         inputs = chart_inputs(
-            self.configuration, self.flow_run, self.wanted, now=self.now, token="token-1", fixtures=self.fixtures
+            self.configuration,
+            self.flow_run,
+            RUN_PATH,
+            self.wanted,
+            now=self.now,
+            token="token-1",
+            fixtures=self.fixtures,
         )
         world = World(inputs, templates=self.templates, usage=self.usage, answers=self.answers)
         result = world.run()

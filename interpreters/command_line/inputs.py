@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -22,6 +23,8 @@ from core.charts.settings import (
     parse_configuration,
 )
 from core.charts.step import STEP_TYPE
+from core.cloud import VARIABLES as CLOUD_VARIABLES
+from core.cloud import CloudSettings, parse_cloud_settings
 from core.events import LogEvent
 from core.flow.flow_run import parse_flow_run
 from core.flow.selection import wanted_step_problems
@@ -108,7 +111,7 @@ class ChartCall:
         self.flow_run_path = flow_run_path
         self.step_id = step_id
         self.configuration = read_configuration(charts_api_mode, charts_bucket, accounts_config_path)
-        self.templates_dir = existing_folder("--templates-dir", templates_dir, shipped.TEMPLATES)
+        self.templates_dir = templates_dir and existing_folder("--templates-dir", templates_dir, templates_dir)
         self.fixtures_dir = self._fixtures(fixtures_dir)
         self.flow_run = read_flow_run(flow_run_path)
         self.run_id = str(self.flow_run["runId"])
@@ -138,7 +141,7 @@ def read_configuration(
     mode: str | None, bucket: str | None, accounts_config_path: Path | None
 ) -> ChartConfiguration:
     """Return settings and accounts: a flag beats a variable beats the default."""
-    given = {name: Given(os.environ[name], name) for name in VARIABLES if name in os.environ}
+    given = _environment(VARIABLES)
     for name, flag, value in (
         ("CHARTS_API_MODE", "--charts-api-mode", mode),
         ("CHARTS_BUCKET", "--charts-bucket", bucket),
@@ -149,6 +152,15 @@ def read_configuration(
         where = f"--accounts-config-path {accounts_config_path}"
         given[ACCOUNTS_VARIABLE] = Given(_read_text(accounts_config_path, where), where)
     return value_of(parse_configuration(given, LOCAL_DEFAULTS))
+
+
+def read_cloud_settings() -> CloudSettings:
+    """Return the settings of the production interpreter, from the environment."""
+    return value_of(parse_cloud_settings(_environment(CLOUD_VARIABLES)))
+
+
+def _environment(names: Sequence[str]) -> dict[str, Given]:
+    return {name: Given(os.environ[name], name) for name in names if name in os.environ}
 
 
 def existing_folder(flag: str, given: Path | None, default: Path) -> Path:

@@ -1,0 +1,98 @@
+"""The production interpreter: Firestore, Cloud Storage, Chart-IMG.
+
+Owns the clients, made once per process and only when first used. Must not know what runs on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from core.charts.settings import ChartConfiguration
+from core.cloud import CloudSettings
+from core.flow.flow_run import flow_run_path
+from effects import Document
+from interpreters import shipped
+from interpreters.chart_export import ChartExport, chart_export_on, place
+from interpreters.documents.firestore import FirestoreDocuments
+from interpreters.objects.gcs import GcsObjects
+from interpreters.ports import Clock, DocumentStore
+from interpreters.templates import TemplateDocuments, TemplateFolder
+
+if TYPE_CHECKING:
+    from google.cloud import firestore, storage
+
+T = TypeVar("T")
+
+
+class Once(Generic[T]):
+    """A value that is made at its first use, by one thread, and then kept."""
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        """Make nothing yet."""
+        self._make = make
+        self._made: T | None = None
+        self._lock = Lock()
+
+    def __call__(self) -> T:
+        """Return the value."""
+        with self._lock:
+            if self._made is None:
+                self._made = self._make()
+            return self._made
+
+
+def firestore_client(settings: CloudSettings) -> firestore.Client:
+    """Return a client of the database; FIRESTORE_EMULATOR_HOST points it elsewhere."""
+    from google.cloud import firestore  # noqa: PLC0415 - the library is slow to import
+
+    return firestore.Client(project=settings.project, database=settings.database)
+
+
+def storage_client(settings: CloudSettings) -> storage.Client:
+    """Return a client of Cloud Storage; STORAGE_EMULATOR_HOST points it elsewhere."""
+    from google.cloud import storage  # noqa: PLC0415 - the library is slow to import
+
+    return storage.Client(project=settings.project)
+
+
+class Cloud:
+    """Firestore and Cloud Storage of one project."""
+
+    def __init__(self, settings: CloudSettings, clock: Clock) -> None:
+        """Make no client yet."""
+        self.name = f"database {settings.database} of project {settings.project}"
+        self.documents: DocumentStore = FirestoreDocuments(
+            Once(partial(firestore_client, settings)), settings.concurrency
+        )
+        self._objects = GcsObjects(Once(partial(storage_client, settings)))
+        self._settings = settings
+        self._clock = clock
+
+    def chart_export(
+        self,
+        configuration: ChartConfiguration,
+        templates_dir: Path | None = None,
+        fixtures_dir: Path = shipped.CHART_API_FIXTURES,
+    ) -> ChartExport:
+        """Return a chart export that works on this project; templates come from Firestore unless a folder is given."""
+        return chart_export_on(
+            configuration,
+            documents=self.documents,
+            objects=self._objects,
+            templates=TemplateFolder(templates_dir) if templates_dir else TemplateDocuments(self.documents),
+            fixtures_dir=fixtures_dir,
+            clock=self._clock,
+            flow_runs_collection=self._settings.flow_runs_collection,
+        )
+
+    def place(self, flow_run: Document) -> tuple[str, ...]:
+        """Store a flow_run; return the steps that a live worker holds, if that forbade it."""
+        path = flow_run_path(flow_run["runId"], self._settings.flow_runs_collection)
+        return place(self.documents, path, flow_run, self._clock)
+
+    def export(self, run_id: str) -> None:
+        """Write nothing: the document is in Firestore for everyone to look at."""

@@ -1,0 +1,76 @@
+"""Objects in Cloud Storage.
+
+Owns uploads, their timeouts, and the settling of an upload whose answer was lost. Must not know what is stored.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal
+
+import google_crc32c
+import requests
+from google.api_core import exceptions
+
+from core.charts.naming import object_uri
+from effects import ObjectNotStored, ObjectStored, PutObject
+
+if TYPE_CHECKING:
+    from google.cloud.storage import Blob, Client
+
+LEAST_SECONDS = 1.0
+CONNECT_SECONDS = 5.0
+_FAILURES = (exceptions.GoogleAPICallError, exceptions.RetryError, requests.RequestException, OSError)
+
+
+class GcsObjects:
+    """An object store on Cloud Storage."""
+
+    def __init__(self, client: Callable[[], Client]) -> None:
+        """Use the client that the function returns, asked for at the first use."""
+        self._client = client
+
+    def put(self, effect: PutObject, now: datetime) -> ObjectStored | ObjectNotStored:
+        """Store the bytes; a create-only name that has the same bytes counts as stored."""
+        seconds = max((effect.give_up_at - now).total_seconds(), LEAST_SECONDS)
+        data = effect.content.data or b""
+        try:
+            blob = self._client().bucket(effect.bucket).blob(effect.name)
+            if not _upload(blob, data, effect, seconds):
+                return _not_stored(effect, "name_taken", "the name has other bytes", now)
+        except _FAILURES as error:
+            return _not_stored(effect, "failed", f"{type(error).__name__}: {error}"[:300], now)
+        return ObjectStored(name=effect.name, uri=object_uri(effect.bucket, effect.name), at=now)
+
+
+def _upload(blob: Blob, data: bytes, effect: PutObject, seconds: float) -> bool:
+    """Upload, sending again what failed; return False if the name has other bytes."""
+    from google.cloud.storage.retry import DEFAULT_RETRY  # noqa: PLC0415 - the library is slow to import
+
+    timeouts = (CONNECT_SECONDS, seconds)
+    try:
+        blob.upload_from_string(
+            data,
+            content_type=effect.content_type,
+            if_generation_match=0 if effect.create_only else None,
+            checksum="crc32c",
+            timeout=timeouts,
+            retry=DEFAULT_RETRY.with_timeout(seconds),
+        )
+    except exceptions.PreconditionFailed:
+        # Either another object has the name, or an earlier try of this upload landed and its answer was lost.
+        blob.reload(timeout=timeouts)
+        return bool(blob.crc32c == _crc32c(data))
+    return True
+
+
+def _crc32c(data: bytes) -> str:
+    return base64.b64encode(google_crc32c.value(data).to_bytes(4, "big")).decode()
+
+
+def _not_stored(
+    effect: PutObject, reason: Literal["name_taken", "failed"], message: str, now: datetime
+) -> ObjectNotStored:
+    return ObjectNotStored(name=effect.name, reason=reason, message=message, at=now)
