@@ -38,8 +38,14 @@ def invalid(subject: str, problems: Sequence[Problem]) -> StepError:
 
 
 def cut(text: str, length: int) -> str:
-    """Return the text, with its end replaced by an ellipsis where it is longer than allowed."""
+    """Return the text fit to be stored, with an ellipsis for its end where it is longer than allowed."""
+    text = encodable(text)
     return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def encodable(text: str) -> str:
+    """Return the text with whatever UTF-8 has no form for (half a surrogate pair) as a question mark."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _bounded(details: Mapping[str, Any] | None) -> Mapping[str, Any] | None:

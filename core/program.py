@@ -5,13 +5,14 @@ Owns the shape that the runtime drives. Must not know any particular program.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from effects import Effect, Outcome
 
 StateT = TypeVar("StateT")
-InputsT_contra = TypeVar("InputsT_contra", contravariant=True)
+InputsT = TypeVar("InputsT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +23,13 @@ class Next(Generic[StateT]):
     effects: tuple[Effect, ...] = ()
 
 
-class Program(Protocol[InputsT_contra, StateT]):
+@dataclass(frozen=True, slots=True)
+class Program(Generic[InputsT, StateT]):
     """Three pure functions."""
 
-    def start(self, inputs: InputsT_contra) -> Next[StateT]:
-        """Return the first effects, or none where there is nothing to do."""
-
-    def react(self, state: StateT, outcome: Outcome) -> Next[StateT]:
-        """Return what can begin after an outcome; any outcome, in any order."""
-
-    def abort(self, state: StateT, error_type: str) -> Next[StateT]:
-        """Return what is still to be done when the program itself broke."""
+    start: Callable[[InputsT], Next[StateT]]
+    """From inputs to the first effects, or none where there is nothing to do."""
+    react: Callable[[StateT, Outcome], Next[StateT]]
+    """From an outcome, any outcome in any order, to what can begin after it."""
+    abort: Callable[[StateT, str], Next[StateT]]
+    """From the type of an exception to what is still to be done when the program itself broke."""

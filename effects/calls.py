@@ -13,7 +13,7 @@ from effects.word import Blob, Document, word
 
 ChartsApiMode = Literal["real", "mock", "record"]
 
-RefusalKind = Literal["answer", "bad_answer", "network", "timeout", "fixture_missing"]
+RefusalKind = Literal["answer", "bad_answer", "network", "timeout", "fixture_missing", "slot_missed"]
 
 
 @word
@@ -54,6 +54,8 @@ class CallChartApi:
     """The step's timeframe."""
     body: Mapping[str, Any]
     """The JSON body of the request."""
+    start_by: datetime
+    """When it must have started, or not be made at all: its slot, or the day it is counted in, is over."""
     timeout_seconds: float
     """How long the call may take."""
     ends_by: datetime
@@ -85,7 +87,7 @@ class ChartRefused:
     account_id: str
     """The account it was counted on."""
     kind: RefusalKind
-    """An error answer, an answer that is no picture, no answer at all, or no fixture."""
+    """An error answer, an answer that is no picture, no answer, no fixture, or too late to ask."""
     http_status: int | None
     """Status of the answer, where there was one."""
     message: str

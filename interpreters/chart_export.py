@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.charts import program
 from core.charts.events import events_begun, events_done, events_of_result
+from core.charts.program import CHART_EXPORT
 from core.charts.settings import ChartConfiguration
 from core.charts.state import Inputs, State, StepResult, chart_inputs
 from core.flow.claims import place_flow_run
@@ -59,7 +59,7 @@ class ChartExport:
         places = self.configuration.settings.max_parallel + CONTROL_PLACES
         pool = ThreadPool(self.interpreter.perform, self.interpreter.clock, places)
         log_watcher = LogWatcher(log, events_begun, events_done)
-        run: Run[Inputs, State] = Run(program, self.interpreter.perform, pool, [log_watcher, *watchers])
+        run: Run[Inputs, State] = Run(CHART_EXPORT, self.interpreter.perform, pool, [log_watcher, *watchers])
         try:
             state = run.to_end(self.inputs(flow_run, wanted_step))
         finally:

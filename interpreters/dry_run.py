@@ -6,13 +6,14 @@ Owns how planned effects look to people and to machines. Must not perform anythi
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime
 from typing import Any
 
 from core.charts.answers import read_answer
 from core.charts.planning import Plan, hoped_chart
 from core.charts.summary import text_summary
+from core.secrets import Secret
 from effects import (
     CallChartApi,
     ChartRefused,
@@ -33,13 +34,15 @@ from effects.moments import rfc3339
 from interpreters.chart_api.fixtures import FixtureFolder
 
 
-def expected_chart(fixtures: FixtureFolder) -> Callable[[CallChartApi, datetime], ChartRendered | ChartRefused]:
+def expected_chart(
+    fixtures: FixtureFolder, secrets: Collection[Secret]
+) -> Callable[[CallChartApi, datetime], ChartRendered | ChartRefused]:
     """Return what a call is expected to bring: a replay its fixture, any other call what is hoped for."""
 
     def draw(effect: CallChartApi, now: datetime) -> ChartRendered | ChartRefused:
         if not effect.replay:
             return hoped_chart(effect, now)
-        return read_answer(effect, fixtures.ask(effect), (), now, now)
+        return read_answer(effect, fixtures.ask(effect), secrets, now, now)
 
     return draw
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
 
-from core.charts.answers import read_answer
+from core.charts.answers import SLOT_MISSED, read_answer
 from core.failures import cut
 from core.rules import RULES, decide, paths_of
 from core.secrets import Secret, without_secrets
@@ -108,9 +108,9 @@ class Interpreter:
         return Waited(reason=effect.reason, chart_template_id=effect.chart_template_id, at=self.clock.now())
 
     def perform_call_chart_api(self, effect: CallChartApi) -> ChartRendered | ChartRefused:
-        """Ask once, and read the answer."""
+        """Ask once, unless it is too late to, and read the answer."""
         started_at = self.clock.now()
-        answer = self.chart_api.ask(effect)
+        answer = self.chart_api.ask(effect) if started_at <= effect.start_by else SLOT_MISSED
         return read_answer(effect, answer, self.secrets, started_at, self.clock.now())
 
     def perform_set_account_aside(self, effect: SetAccountAside) -> AccountSetAside:

@@ -10,7 +10,7 @@ from datetime import datetime
 from heapq import heappop, heappush
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
 from core.program import Next, Program
 from effects import Effect, Outcome, Wait
@@ -76,7 +76,7 @@ class Run(Generic[InputsT, StateT]):
         self._program = program
         self._perform = perform
         self._pool = pool
-        self._watchers = tuple(watchers)
+        self._watchers = list(watchers)
         self._in_flight: dict[int, Effect] = {}
         self._timers: list[tuple[datetime, int, Wait]] = []
         self._timers_set = 0
@@ -101,14 +101,14 @@ class Run(Generic[InputsT, StateT]):
 
     def _begin(self, following: Next[StateT]) -> None:
         for effect in following.effects:
-            for watcher in self._watchers:
-                watcher.begun(effect)
             if isinstance(effect, Wait):
                 self._timers_set += 1
                 heappush(self._timers, (effect.until, self._timers_set, effect))
             else:
                 self._in_flight[id(effect)] = effect
                 self._pool.submit(effect)
+        for effect in following.effects:
+            self._tell("begun", effect)
 
     def _take(self) -> Outcome:
         done = self._pool.next(self._timers[0][0] if self._timers else None)
@@ -118,6 +118,13 @@ class Run(Generic[InputsT, StateT]):
         else:
             effect, outcome = done
             self._in_flight.pop(id(effect), None)
-        for watcher in self._watchers:
-            watcher.done(effect, outcome)
+        self._tell("done", effect, outcome)
         return outcome
+
+    def _tell(self, what: Literal["begun", "done"], *words: Effect | Outcome) -> None:
+        """Tell every watcher; one that breaks is told no more, and the work goes on."""
+        for watcher in tuple(self._watchers):
+            try:
+                getattr(watcher, what)(*words)
+            except Exception:  # noqa: BLE001 - a terminal that is gone, a disk that is full
+                self._watchers.remove(watcher)

@@ -54,7 +54,7 @@ class TemplateFolder:
         for one in chart_template_ids:
             path = self._folder / f"{one}.json"
             try:
-                document = json.loads(path.read_bytes())
+                document = json.loads(path.read_text("utf-8-sig"))
             except FileNotFoundError:
                 continue
             except (OSError, ValueError, RecursionError) as error:

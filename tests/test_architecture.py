@@ -13,6 +13,8 @@ from core.charts.planning import _Hopes, hoped_chart
 from core.charts.program import _BREAKDOWNS, _REACTIONS
 from effects import Effect, Outcome
 from interpreters.chart_api import FixturesOrHttp
+from interpreters.chart_api.fixtures import FixtureFolder
+from interpreters.chart_api.http import ChartImg
 from interpreters.clock import SystemClock
 from interpreters.documents.memory import DocumentMemory
 from interpreters.dry_run import _DESCRIPTIONS
@@ -83,7 +85,7 @@ def test_every_interpreter_covers_every_effect_exactly(tmp_path: Path) -> None:
         documents=DocumentMemory(),
         objects=ObjectMemory(),
         templates=TemplateFolder(tmp_path),
-        chart_api=FixturesOrHttp(None, None),  # type: ignore[arg-type]
+        chart_api=FixturesOrHttp(FixtureFolder(tmp_path), ChartImg("http://127.0.0.1", {}, 1, 1, SystemClock())),
         clock=SystemClock(),
         accounts_aside=AccountsAside(),
         secrets=(),

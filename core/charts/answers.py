@@ -39,8 +39,11 @@ class NoAnswer:
     """Nothing usable came."""
 
     kind: RefusalKind
-    """network, timeout or fixture_missing."""
+    """network, timeout, fixture_missing or slot_missed."""
     message: str
+
+
+SLOT_MISSED = NoAnswer(kind="slot_missed", message="not sent: the slot had passed")
 
 
 class Meaning(Enum):
@@ -52,6 +55,7 @@ class Meaning(Enum):
     TRANSIENT = "may go well another time"
     FINAL = "will not go well"
     MOCK_MISSING = "no fixture for it"
+    SLOT_MISSED = "it was not sent, because its slot had passed"
 
 
 _MEANINGS = {
@@ -67,14 +71,14 @@ _MEANINGS_WITHOUT_ANSWER = {
     "network": Meaning.TRANSIENT,
     "timeout": Meaning.TRANSIENT,
     "fixture_missing": Meaning.MOCK_MISSING,
+    "slot_missed": Meaning.SLOT_MISSED,
 }
-_CLIENT_ERRORS = range(400, 500)
 
 
 def meaning_of(refusal: ChartRefused) -> Meaning:
     """Return what the refusal means for the request."""
     if refusal.kind == "answer" and refusal.http_status is not None:
-        if refusal.http_status in _CLIENT_ERRORS and "limit exceeded" in refusal.message.lower():
+        if "limit exceeded" in f"{refusal.message} {refusal.body}".lower().replace("_", " "):
             return Meaning.LIMIT
         return _MEANINGS.get(refusal.http_status, Meaning.FINAL)
     return _MEANINGS_WITHOUT_ANSWER.get(refusal.kind, Meaning.FINAL)

@@ -12,7 +12,7 @@ from core.charts.answers import Meaning, meaning_of
 from core.charts.backoff import backoff
 from core.charts.failing import api_failed, fail, is_recorded
 from core.charts.naming import png_fixture_name
-from core.charts.reserving import assigned, is_stale, release
+from core.charts.reserving import assigned, is_stale, release, start_by
 from core.charts.state import Chart, Stage, State
 from core.failures import CHART_API_MOCK_MISSING, step_error
 from effects import CallChartApi, ChartRefused, ChartRendered, ExhaustAccount, RecordReply, SetAccountAside
@@ -39,6 +39,7 @@ def _call(state: State, chart: Chart) -> State:
         fixture_key=None if settings.mode == "real" else chart.fixture_key,
         timeframe=state.step.timeframe,
         body=chart.body,
+        start_by=start_by(state, chart),
         timeout_seconds=settings.call_timeout_seconds,
         ends_by=state.inputs.calls_end,
     )
@@ -53,6 +54,8 @@ def on_rendered(state: State, outcome: ChartRendered) -> State:
     drawn = replace(
         chart,
         stage=Stage.NEEDS_STORE,
+        refusal=None,
+        complaint=None,
         image=outcome.image,
         generated_at=floor_second(outcome.at),
         store_since=state.now,
@@ -69,6 +72,8 @@ def on_refused(state: State, outcome: ChartRefused) -> State:
     if chart is None:
         return state
     meaning = meaning_of(outcome)
+    if meaning is Meaning.SLOT_MISSED:
+        return release(state, chart)
     complaint = chart.complaint if meaning is Meaning.LIMIT else outcome
     refused = replace(chart, refusal=outcome, complaint=complaint)
     return _CONSEQUENCES[meaning](state, refused, outcome)

@@ -11,7 +11,7 @@ from typing import Any
 from core.charts.answers import Meaning, meaning_of
 from core.charts.state import StepResult
 from core.charts.usage import is_global_exhaustion
-from core.events import LogEvent
+from core.events import LogEvent, Severity
 from core.failures import CHART_API_FAILED, CHART_API_LIMIT_EXCEEDED, CHART_API_MOCK_MISSING
 from core.flow.events import claim_lost, claim_succeeded, effect_failed, finalize_lost, step_selected
 from effects import (
@@ -91,7 +91,8 @@ def _call_refused(effect: CallChartApi, outcome: ChartRefused) -> tuple[LogEvent
     code = _ERROR_CODES.get(meaning, CHART_API_FAILED)
     fields = _call_fields(effect, "refused", outcome.http_status, code, outcome.duration_ms)
     message = f"{effect.chart_template_id} was not drawn: {outcome.message}"
-    finished = LogEvent("chart_api_call_finished", message, "WARNING", {**fields, "reason": outcome.message})
+    severity: Severity = "ERROR" if meaning is Meaning.KEY_REJECTED else "WARNING"
+    finished = LogEvent("chart_api_call_finished", message, severity, {**fields, "reason": outcome.message})
     if meaning is not Meaning.MOCK_MISSING:
         return (finished,)
     missing = {"chartsApi": fields["chartsApi"], "chartTemplateId": effect.chart_template_id, "errorCode": code}

@@ -62,7 +62,7 @@ def build_manifest(
 
 def encode_manifest(manifest: Mapping[str, Any]) -> bytes:
     """Return the manifest as the bytes that are stored."""
-    return (json.dumps(manifest, indent=2, ensure_ascii=False) + "\n").encode()
+    return (json.dumps(manifest, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
 
 
 def manifest_problems(document: object) -> Problems:

@@ -13,6 +13,7 @@ from core.charts.step import ChartStep
 
 _MAX_KEY_CHARACTERS = 180
 _MAX_ERROR_CHARACTERS = 40
+_ERROR_ENDING = r"__([0-9]{3})_[A-Z0-9]+(?:_[A-Z0-9]+)*\.json"
 
 
 def png_name(step: ChartStep, chart_template_id: str, generated_at: datetime) -> str:
@@ -54,13 +55,13 @@ def error_fixture_name(key: str, http_status: int, message: str) -> str:
 
 def fixture_key_of(name: str) -> str | None:
     """Return the key that a fixture's file name stands for, None for any other file name."""
-    found = re.fullmatch(r"(.+?)(?:\.png|__[0-9]{3}_[A-Z0-9_]+\.json)", name)
+    found = re.fullmatch(r"(.+)(?:\.png|" + _ERROR_ENDING + ")", name)
     return found[1] if found else None
 
 
 def error_fixture_status(name: str, key: str) -> int | None:
     """Return the HTTP status that an error fixture of this key stands for, None for any other file name."""
-    found = re.fullmatch(re.escape(key) + r"__([0-9]{3})_[A-Z0-9_]+\.json", name)
+    found = re.fullmatch(re.escape(key) + _ERROR_ENDING, name)
     return int(found[1]) if found else None
 
 

@@ -15,6 +15,7 @@ from returns.result import Failure
 from core.charts.calling import on_refused, on_rendered
 from core.charts.drawing import draw, on_waited
 from core.charts.ending import (
+    MAX_FINALIZE_TRIES,
     ended,
     finalize,
     finalized,
@@ -25,7 +26,7 @@ from core.charts.ending import (
     put_manifest,
     try_finalize,
 )
-from core.charts.failing import fail_unforeseen
+from core.charts.failing import fail, fail_unforeseen
 from core.charts.naming import fixture_key
 from core.charts.reserving import on_reservation
 from core.charts.state import Chart, Inputs, Ledger, Phase, Stage, State, StepResult
@@ -36,7 +37,7 @@ from core.charts.usage import MOCK_USAGE_COLLECTION, USAGE_COLLECTION
 from core.failures import INTERNAL_ERROR, VALIDATION_FAILED, invalid, step_error
 from core.flow.claims import LEASE_MARGIN_SECONDS
 from core.flow.selection import NothingToDo, select_step
-from core.program import Next
+from core.program import Next, Program
 from effects import (
     AccountsExhausted,
     AccountsReserved,
@@ -89,7 +90,8 @@ def react(state: State, outcome: Outcome) -> Next[State]:
     state = replace(state, now=max(state.now, outcome.at))
     if state.phase is Phase.ENDED:
         return _next(state)
-    if state.lease_until is not None and state.now >= state.lease_until:
+    is_settled = isinstance(outcome, StepFinalized | FinalizeLost)
+    if state.lease_until is not None and state.now >= state.lease_until and not is_settled:
         return _next(nothing_done(state, "lease_expired"))
     reaction = _reaction_to(state.phase, outcome)
     return _next(reaction(state, outcome) if reaction else state)
@@ -102,11 +104,21 @@ def _reaction_to(phase: Phase, outcome: Outcome) -> Reaction | None:
 
 
 def abort(state: State, error_type: str) -> Next[State]:
-    """Return the finalize that ends the step as FAILED when the program broke; it only hits a step claimed by us."""
+    """Return what still ends the step when the program broke: its manifest, if it got that far, and a finalize as FAILED.
+
+    The finalize is fenced, so it only hits a step that is claimed by us; run again, it says what became of the first.
+    """
     error = step_error(INTERNAL_ERROR, f"the worker broke: {error_type}", {"errorType": error_type})
-    if state.phase in {Phase.FINALIZING, Phase.ENDED}:
+    unsettled = [chart for chart in state.charts.values() if not chart.is_settled]
+    if state.phase is Phase.ENDED or state.tries >= MAX_FINALIZE_TRIES:
         result = state.result or StepResult(status="FAILED", step_id=state.step_id, error=error)
         return Next(ended(state, result))
+    if state.phase is Phase.FINALIZING:
+        return _next(try_finalize(state))
+    if state.phase is Phase.DRAWING and unsettled:
+        for chart in unsettled:
+            state = fail(state, chart, error)
+        return _next(state.emit(Wait(until=state.now, reason="backoff", chart_template_id=None)))
     return _next(finalize(state, "FAILED", error))
 
 
@@ -284,3 +296,5 @@ _BREAKDOWNS: dict[tuple[Phase, type], Reaction] = {
     **dict.fromkeys([(phase, Wait) for phase, outcome in _REACTIONS if outcome is Waited], _wait_broke),
 }
 """What each phase makes of an effect that failed in a way nobody foresaw."""
+
+CHART_EXPORT: Program[Inputs, State] = Program(start=start, react=react, abort=abort)

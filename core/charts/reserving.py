@@ -66,7 +66,7 @@ def _reserve(state: State, charts: list[Chart], ledger: Ledger) -> State:
         accounts=ledger.accounts,
         exhausted=ledger.limited_at(state.now),
         rejected=tuple(one.id for one in ledger.accounts if one.id in ledger.rejected),
-        for_requests=tuple(_need(state, chart) for chart in charts),
+        for_requests=tuple(_need(chart, _soonest(state, ledger)) for chart in charts),
         usable_until=state.inputs.calls_end,
     )
     for chart in charts:
@@ -75,19 +75,20 @@ def _reserve(state: State, charts: list[Chart], ledger: Ledger) -> State:
     return replace(state, reservations=state.reservations + 1).emit(effect)
 
 
-def _need(state: State, chart: Chart) -> AccountNeed:
+def _need(chart: Chart, not_before: datetime | None) -> AccountNeed:
     held = chart.held
     return AccountNeed(
         chart_template_id=chart.chart_template_id,
         not_with=chart.refused_by,
         holding=HeldAccount(account_id=held.account_id, window_start=held.window_start) if held else None,
-        not_before=_soonest(state),
+        not_before=not_before,
     )
 
 
-def _soonest(state: State) -> datetime | None:
+def _soonest(state: State, ledger: Ledger) -> datetime | None:
     """Return the first moment that can be kept, where commits are so slow that a slot now would be missed."""
-    is_slow = state.commit_lag > SLOT_TOLERANCE / 2
+    is_paced = any(account.requests_per_second for account in ledger.accounts)
+    is_slow = is_paced and state.commit_lag > SLOT_TOLERANCE / 2
     return state.now + min(2 * state.commit_lag, LONGEST_LEAD) if is_slow else None
 
 
@@ -131,6 +132,13 @@ def is_stale(state: State, chart: Chart) -> bool:
     """Return whether the slot, or the account, is no longer to be used."""
     assignment = assigned(chart)
     return _must_move(state, chart) or (_paces(state, chart) and state.now - assignment.slot_at > SLOT_TOLERANCE)
+
+
+def start_by(state: State, chart: Chart) -> datetime:
+    """Return when the call must have started: within its slot's margin, and in the day it is counted in."""
+    assignment = assigned(chart)
+    day_ends = assignment.window_start + timedelta(days=1) - timedelta(microseconds=1)
+    return min(assignment.slot_at + 2 * SLOT_TOLERANCE, day_ends) if _paces(state, chart) else day_ends
 
 
 def _must_move(state: State, chart: Chart) -> bool:

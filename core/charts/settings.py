@@ -134,7 +134,7 @@ def parse_configuration(
 
 
 def _accounts(given: Given | None, mode: str) -> Result[tuple[Account, ...], Problems]:
-    if given is not None and given.text.strip():
+    if given is not None and (given.text.strip() or given.where != ACCOUNTS_VARIABLE):
         return parse_accounts(given.text, given.where)
     if mode == "mock":
         return Success((LOCAL_ACCOUNT,))

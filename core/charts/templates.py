@@ -5,6 +5,7 @@ Owns what a valid template is. Must not know where templates are kept.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,8 +13,10 @@ from typing import Any
 from returns.result import Result, Success
 
 from core.charts.step import CHART_TEMPLATE_ID
+from core.failures import encodable
 from core.problems import Problem, Problems, kind_of
 
+_MAX_DEPTH = 50
 SYMBOL_PLACE = "{symbol}"
 
 
@@ -48,6 +51,11 @@ def parse_template(key: str, document: object) -> Result[ChartTemplate, Problems
                 "must be a string with {symbol} in it, like BINANCE:{symbol}",
             ),
             ("request", isinstance(document.get("request"), Mapping), "must be an object"),
+            (
+                "request",
+                _is_sendable(document.get("request")),
+                f"must have finite numbers only, and not more than {_MAX_DEPTH} levels",
+            ),
         )
         if not is_right
     )
@@ -57,12 +65,20 @@ def parse_template(key: str, document: object) -> Result[ChartTemplate, Problems
         else Success(
             ChartTemplate(
                 id=key,
-                description=str(description),
+                description=encodable(str(description)),
                 symbol_template=str(symbol_template),
                 request=document["request"],
             )
         )
     )
+
+
+def _is_sendable(value: object, depth: int = 0) -> bool:
+    """Return whether JSON has a form for the value: no infinity, no endless nesting."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return depth <= _MAX_DEPTH and all(_is_sendable(one, depth + 1) for one in inner)
 
 
 def compare_templates(stored: Mapping[str, object], given: Mapping[str, object]) -> dict[str, str]:

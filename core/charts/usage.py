@@ -65,8 +65,8 @@ def read_usage(account: AccountPolicy, document: Document | None, now: datetime)
     """Return the account's usage at this moment; a window of an earlier day begins anew."""
     document = document or {}
     limit = document["dailyLimit"] if _is_count(document.get("dailyLimit")) else account.daily_limit
-    window_start = _near(document.get("windowStart"), now)
-    is_new = window_start is None or utc_day(window_start) < utc_day(now)
+    window_start = _window_start(document.get("windowStart"), now)
+    is_new = utc_day(window_start) < utc_day(now)
     used = document.get("usageToday", 0)
     entries = document.get("reservations")
     return Usage(
@@ -74,12 +74,19 @@ def read_usage(account: AccountPolicy, document: Document | None, now: datetime)
         # A count that is not a number is taken for a full one: quota is never guessed to be there.
         used=0 if is_new else used if _is_count(used) else (limit or 0),
         limit=limit,
-        window_start=utc_day(now if window_start is None or is_new else window_start),
+        window_start=utc_day(now if is_new else window_start),
         next_slot=_near(document.get("nextSlotAt"), now) or _LONG_AGO,
         reservations=tuple(one for one in entries if isinstance(one, Mapping))
         if isinstance(entries, list)
         else (),
     )
+
+
+def _window_start(value: object, now: datetime) -> datetime:
+    """Return the window a document's count belongs to; one that cannot be read is taken for today's."""
+    forms = (value, f"{value}Z", f"{value}T00:00:00Z")
+    moments = (moment for moment in (_near(form, now) for form in forms) if moment)
+    return _LONG_AGO if value is None else next(moments, now)
 
 
 def _near(value: object, now: datetime) -> datetime | None:

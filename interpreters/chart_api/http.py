@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from http.cookiejar import DefaultCookiePolicy
+from threading import Thread
 
 import requests
 import urllib3
@@ -22,6 +25,7 @@ PATH = "/v2/tradingview/advanced-chart"
 _CHUNK_BYTES = 64 * 1024
 MAX_ERROR_BYTES = 64 * 1024
 _OK = 200
+GRACE_SECONDS = 0.25
 
 # Of an answer it cannot parse, urllib3 logs the raw header lines, in which a key may have been echoed.
 logging.getLogger("urllib3.connection").setLevel(logging.CRITICAL)
@@ -58,6 +62,20 @@ class ChartImg:
         seconds = min(effect.timeout_seconds, left)
         if seconds <= 0:
             return NoAnswer(kind="timeout", message="no time was left to call")
+        answer: Future[Answer | NoAnswer] = Future()
+        Thread(target=self._answer, args=(answer, effect, seconds), daemon=True).start()
+        try:
+            return answer.result(timeout=seconds + GRACE_SECONDS)
+        except FutureTimeoutError:  # the name is still being looked up, which nothing can interrupt
+            return _timed_out(seconds)
+
+    def _answer(self, answer: Future[Answer | NoAnswer], effect: CallChartApi, seconds: float) -> None:
+        try:
+            answer.set_result(self._bounded(effect, seconds))
+        except BaseException as error:  # noqa: BLE001 - raised again where the answer is waited for
+            answer.set_exception(error)
+
+    def _bounded(self, effect: CallChartApi, seconds: float) -> Answer | NoAnswer:
         with deadline(seconds) as limit:
             try:
                 return self._exchange(effect, seconds, limit)

@@ -58,6 +58,7 @@ from interpreters.telemetry import JsonLog, Log, stderr_is_terminal
 from interpreters.templates import TemplateFolder, store_templates
 
 CONSOLE = Console(stderr=True)
+_YEARS = range(1971, 3000)
 DEFAULT_STATE_DIR = ".tda"
 EXIT_STEP_FAILED = 1
 
@@ -270,7 +271,7 @@ def plan(usage_path: Path | None, now: str | None, form: str, state_dir: Path | 
     """
     call = ChartCall(**flags)
     moment = SystemClock().now() if now is None else parse_moment(now)
-    if moment is None:
+    if moment is None or moment.year not in _YEARS:
         stop("--now", "must be RFC 3339 with a time zone, like 2025-12-15T10:25:30Z")
     fixtures = FixtureFolder(call.fixtures_dir)
     folder = TemplateFolder(call.templates_dir or shipped.TEMPLATES)
@@ -283,7 +284,7 @@ def plan(usage_path: Path | None, now: str | None, form: str, state_dir: Path | 
         configuration=call.configuration,
         wanted_step=call.step_id,
         fixtures=fixtures.keys(),
-        draw=expected_chart(fixtures),
+        draw=expected_chart(fixtures, [account.api_key for account in call.configuration.accounts]),
         unreadable=unreadable,
     )
     say(plan_as_json(planned, call.run_id) if form == "json" else plan_as_text(planned))

@@ -6,6 +6,7 @@ Owns reading them and saying what is wrong, everything at once. Must not run any
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from collections.abc import Sequence
@@ -149,7 +150,8 @@ def read_configuration(
         if value is not None:
             given[name] = Given(value, flag)
     if accounts_config_path is not None:
-        where = f"--accounts-config-path {accounts_config_path}"
+        is_json = set(str(accounts_config_path)) & set('[{"')  # given in the place of a path, it is not shown
+        where = "--accounts-config-path" if is_json else f"--accounts-config-path {accounts_config_path}"
         given[ACCOUNTS_VARIABLE] = Given(_read_text(accounts_config_path, where), where)
     return value_of(parse_configuration(given, LOCAL_DEFAULTS))
 
@@ -171,7 +173,7 @@ def existing_folder(flag: str, given: Path | None, default: Path) -> Path:
 
 def _read_text(path: Path, where: str) -> str:
     try:
-        return path.read_text("utf-8")
+        return path.read_text("utf-8-sig")
     except OSError as error:
         stop(where, f"cannot be read: {error.strerror}")
     except UnicodeDecodeError:
@@ -182,9 +184,14 @@ def read_json(path: Path, where: str) -> Any:
     """Return the JSON of a file, or stop."""
     text = _read_text(path, where)
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        return json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         stop(where, f"is not JSON: {error}")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refuse_constant(text)
 
 
 def _refuse_constant(name: str) -> NoReturn:

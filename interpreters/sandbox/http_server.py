@@ -210,7 +210,8 @@ class _Handler(BaseHTTPRequestHandler):
         self._send_body(reply)
 
     def _send_body(self, reply: Reply) -> None:
-        body = b"" if self.command == "HEAD" else reply.body[: reply.cut_at]
+        is_empty = self.command == "HEAD" or reply.status in _WITHOUT_BODY
+        body = b"" if is_empty else reply.body[: reply.cut_at]
         if reply.drip_seconds > 0:
             self._drip(body, reply.drip_seconds)
         else:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.charts.answers import Answer, Meaning, NoAnswer, meaning_of, read_answer
+from core.charts.answers import SLOT_MISSED, Answer, Meaning, NoAnswer, meaning_of, read_answer
 from core.charts.images import png_size
 from core.secrets import Secret
 from effects import CallChartApi, ChartRefused, ChartRendered
@@ -22,6 +22,7 @@ CALL = CallChartApi(
     timeframe="4h",
     body={"symbol": "BINANCE:BTCUSDT"},
     timeout_seconds=60,
+    start_by=NOW,
     ends_by=NOW,
 )
 
@@ -42,7 +43,8 @@ def refused(status: int, body: str) -> ChartRefused:
         (429, "Too Many Requests", Meaning.LIMIT),
         (400, "Limit Exceeded", Meaning.LIMIT),
         (403, "daily LIMIT EXCEEDED for key", Meaning.LIMIT),
-        (500, "Limit Exceeded", Meaning.TRANSIENT),
+        (500, "Limit Exceeded", Meaning.LIMIT),
+        (400, "LIMIT_EXCEEDED", Meaning.LIMIT),
         (401, "Unauthorized", Meaning.KEY_REJECTED),
         (403, "Layout Forbidden", Meaning.FORBIDDEN),
         (400, "Invalid Symbol", Meaning.FINAL),
@@ -68,6 +70,7 @@ def test_what_an_error_means(status: int, message: str, meaning: Meaning) -> Non
         (NoAnswer(kind="network", message="x"), Meaning.TRANSIENT),
         (NoAnswer(kind="timeout", message="x"), Meaning.TRANSIENT),
         (NoAnswer(kind="fixture_missing", message="x"), Meaning.MOCK_MISSING),
+        (SLOT_MISSED, Meaning.SLOT_MISSED),
         (Answer(status=200, body=b"<html>"), Meaning.FINAL),
     ],
 )
@@ -75,6 +78,19 @@ def test_what_no_picture_means(answer: Answer | NoAnswer, meaning: Meaning) -> N
     outcome = read(answer)
     assert isinstance(outcome, ChartRefused)
     assert meaning_of(outcome) is meaning
+
+
+@pytest.mark.parametrize(
+    "body",
+    ['{"message": "Forbidden", "error": "Limit Exceeded"}', '{"errors": [{"message": "limit exceeded"}]}'],
+)
+def test_a_limit_is_found_wherever_the_answer_says_it(body: str) -> None:
+    assert meaning_of(refused(403, body)) is Meaning.LIMIT
+
+
+def test_half_a_surrogate_pair_does_not_spoil_what_was_said() -> None:
+    outcome = refused(422, r'{"message": "Invalid Symbol \ud83d"}')
+    assert outcome.message == "Invalid Symbol ?"
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from core.charts import program
+from core.charts.answers import SLOT_MISSED, read_answer
 from core.charts.ending import MAX_FINALIZE_TRIES
 from core.charts.state import Inputs
 from core.charts.usage import usage_path
@@ -157,7 +158,91 @@ def test_a_program_that_broke_after_its_claim_finalizes_the_step() -> None:
     assert isinstance(finalize, FinalizeStep)
     assert finalize.error is not None
     assert (finalize.status, finalize.error.code) == ("FAILED", "INTERNAL_ERROR")
-    assert program.abort(aborted.state, "AgainError").effects == ()
+
+
+def test_a_program_that_breaks_while_finalizing_asks_again_what_became_of_it_and_gives_up_at_last() -> None:
+    aborted = program.abort(program.start(some_inputs()).state, "ZeroDivisionError")
+    for _ in range(MAX_FINALIZE_TRIES - 1):
+        (finalize,) = aborted.effects
+        assert isinstance(finalize, FinalizeStep)
+        aborted = program.abort(aborted.state, "KeyboardInterrupt")
+    assert aborted.effects != ()
+    aborted = program.abort(aborted.state, "KeyboardInterrupt")
+    assert aborted.effects == ()
+    assert aborted.state.result is not None
+    assert aborted.state.result.status == "FAILED"
+
+
+def test_a_program_that_breaks_while_drawing_still_writes_its_manifest() -> None:
+    world = World(some_inputs())
+    following = program.start(world.inputs)
+    while not any(isinstance(effect, CallChartApi) for effect in following.effects):
+        following = program.react(following.state, world._outcome(following.effects[0], NOW))
+    aborted = program.abort(following.state, "KeyboardInterrupt")
+    (wait,) = aborted.effects
+    following = program.react(aborted.state, world._outcome(wait, NOW))
+    (put,) = following.effects
+    assert isinstance(put, PutObject)
+    assert put.name.endswith("manifest.json")
+    again = program.abort(aborted.state, "ZeroDivisionError")
+    assert isinstance(again.effects[0], FinalizeStep)
+
+
+def test_a_step_finalized_just_before_its_lease_ran_out_is_finalized() -> None:
+    world = World(some_inputs(), latency={FinalizeStep: timedelta(seconds=700)})
+    assert world.run().status == "SUCCEEDED"
+
+
+def test_a_rejected_key_is_not_called_again_by_requests_that_hold_its_slots() -> None:
+    world = World(some_inputs(real_configuration("acc1")), answers={A: ["401 Unauthorized"]})
+    world.run()
+    assert len(world.effects(CallChartApi)) == 1
+
+
+def test_a_call_that_was_not_sent_in_its_slot_takes_another_slot_and_counts_once() -> None:
+    missed: list[str] = []
+
+    def late_once(effect: CallChartApi, now: datetime) -> Any:
+        if not missed:
+            missed.append(effect.chart_template_id)
+            return read_answer(effect, SLOT_MISSED, (), now, now)
+        return world._hopes.outcome(effect, now)
+
+    world = World(
+        some_inputs(real_configuration(), run_of(2)),
+        templates=templates("t0", "t1"),
+        replies={CallChartApi: late_once},
+    )
+    assert world.run().items_count == 2
+    assert world.documents[usage_path("chart_img_accounts_usage", "acc1")]["usageToday"] == 2
+
+
+def test_a_call_may_start_only_within_its_slot_and_its_day() -> None:
+    late = NOW.replace(hour=23, minute=59, second=59, microsecond=950_000)
+    world = World(some_inputs(real_configuration(), run_of(1), now=late), templates=templates("t0"))
+    world.run()
+    calls = world.effects(CallChartApi)
+    assert calls[0].start_by < late.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
+    paced = World(some_inputs(real_configuration(), run_of(1)), templates=templates("t0"))
+    paced.run()
+    assert paced.effects(CallChartApi)[0].start_by - NOW < timedelta(seconds=0.2)
+
+
+def test_a_picture_that_came_after_a_refusal_records_no_error() -> None:
+    def full(effect: PutObject, now: datetime) -> Any:
+        return not_stored(effect, now) if effect.create_only else world._hopes.outcome(effect, now)
+
+    world = World(in_mode("record"), answers={A: ["500 Oops", "png"]}, replies={PutObject: full})
+    world.run()
+    assert all(one.fixture_name.endswith(".png") for one in world.effects(RecordReply))
+
+
+def test_half_a_surrogate_pair_in_a_template_costs_nothing() -> None:
+    odd = {**templates(A), A: {**templates(A)[A], "description": "odd \ud83d"}}
+    flow_run = a_flow_run({STEP_ID: a_step(inputs=an_input([A]))})
+    world = World(some_inputs(flow_run=flow_run), templates=odd)
+    assert world.run().status == "SUCCEEDED"
+    assert manifest_of(world)["items"][0]["kind"] == "odd ?"
 
 
 def test_a_program_that_broke_on_its_claim_ends_the_step_only_if_it_is_its_own() -> None:

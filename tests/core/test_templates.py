@@ -20,7 +20,8 @@ from tests.strategies import json_values
         ({"chartImgSymbolTemplate": "BINANCE:BTC"}, "tpl.chartImgSymbolTemplate"),
         ({"chartImgSymbolTemplate": None}, "tpl.chartImgSymbolTemplate"),
         ({"request": []}, "tpl.request"),
-        ({"request": None}, "tpl.request"),
+        ({"request": {"x": [float("inf")]}}, "tpl.request"),
+        ({"request": {"x": {"y": float("nan")}}}, "tpl.request"),
     ],
 )
 def test_each_rule_of_a_template_names_its_field(changes: dict[str, Any], where: str) -> None:
@@ -35,6 +36,19 @@ def test_all_that_is_wrong_with_a_template_is_said_at_once() -> None:
 @given(document=json_values)
 def test_any_json_is_a_template_or_has_problems(document: Any) -> None:
     parse_template("tpl", document)
+
+
+def test_a_request_nested_too_deep_is_refused() -> None:
+    nested: Any = {}
+    for _ in range(60):
+        nested = {"x": nested}
+    (problem,) = parse_template("tpl", a_template("tpl", request=nested)).failure()
+    assert "levels" in problem.message
+
+
+def test_a_template_whose_name_no_request_can_have_is_refused() -> None:
+    (problem,) = parse_template("a b", a_template("a b")).failure()
+    assert problem.where == "a b.id"
 
 
 def body(**changes: Any) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import json
 import re
 import socket
 import struct
+import threading
 import time
 import tracemalloc
 import zlib
@@ -24,7 +25,7 @@ from typing import Any
 import pytest
 
 from core.charts.accounts import Account
-from core.charts.answers import MAX_BODY_CHARACTERS, MAX_SAID_CHARACTERS, Meaning, meaning_of
+from core.charts.answers import MAX_BODY_CHARACTERS, MAX_SAID_CHARACTERS, Meaning, NoAnswer, meaning_of
 from core.failures import MAX_MESSAGE_CHARACTERS
 from core.secrets import Secret
 from effects import CallChartApi, ChartRefused, ChartRendered, Outcome
@@ -127,6 +128,7 @@ def a_call(**changes: Any) -> CallChartApi:
         "timeframe": "4h",
         "body": BODY,
         "timeout_seconds": 5.0,
+        "start_by": datetime.now(UTC) + timedelta(hours=1),
         "ends_by": datetime.now(UTC) + timedelta(hours=1),
         **changes,
     }
@@ -458,7 +460,7 @@ def test_the_headers_a_png_is_tested_with_would_be_right_otherwise(server: Chart
         (422, "no such study", Meaning.FINAL),
         (429, "slow down", Meaning.LIMIT),
         (500, "oh no", Meaning.TRANSIENT),
-        (500, "limit exceeded", Meaning.TRANSIENT),
+        (500, "limit exceeded", Meaning.LIMIT),
         (502, "bad gateway", Meaning.TRANSIENT),
         (503, "later", Meaning.TRANSIENT),
         (504, "too late", Meaning.TRANSIENT),
@@ -791,3 +793,16 @@ def test_calls_side_by_side_each_get_their_own_answer_with_their_own_key(
     assert len(server.asked) == len(calls)
     assert all(asked.headers["x-api-key"] == keys[json.loads(asked.body)["account"]] for asked in server.asked)
     assert server.connections <= 8
+
+
+def test_a_name_that_takes_long_to_look_up_does_not_hold_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    released = threading.Event()
+    monkeypatch.setattr("socket.getaddrinfo", lambda *_, **__: released.wait(20) and [])
+    http = ChartImg("http://localhost:9", {"acc1": Secret("k")}, 1000, 1, SystemClock())
+    started = time.monotonic()
+    answer = http.ask(a_call(timeout_seconds=0.3))
+    assert time.monotonic() - started < 3
+    assert isinstance(answer, NoAnswer)
+    assert answer.kind == "timeout"
+    released.set()
+    http.close()

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from core.program import Next
+from core.program import Next, Program
 from effects import (
     AccountSetAside,
     Effect,
@@ -36,13 +36,16 @@ def perform(effect: Effect) -> Outcome:
 
 
 @dataclass
-class Program:
+class Script:
     """Begins with some effects and follows with others; may break on an outcome."""
 
     first: tuple[Effect, ...]
     following: dict[str, tuple[Effect, ...]]
     breaks_on: str = ""
     last: tuple[Effect, ...] = ()
+
+    def program(self) -> Program[None, list[str]]:
+        return Program(start=self.start, react=self.react, abort=self.abort)
 
     def start(self, inputs: None) -> Next[list[str]]:
         return Next([], self.first)
@@ -69,10 +72,10 @@ class Notes:
         self.outcomes.append(outcome)
 
 
-def run(program: Program, places: int = 2, notes: Notes | None = None) -> list[str]:
+def run(program: Script, places: int = 2, notes: Notes | None = None) -> list[str]:
     pool = ThreadPool(perform, CLOCK, places)
     try:
-        return Run(program, perform, pool, [notes] if notes else []).to_end(None)
+        return Run(program.program(), perform, pool, [notes] if notes else []).to_end(None)
     finally:
         pool.close()
 
@@ -82,19 +85,19 @@ def soon(seconds: float) -> Wait:
 
 
 def test_a_program_without_effects_is_over_at_once() -> None:
-    assert run(Program((), {})) == []
+    assert run(Script((), {})) == []
 
 
 def test_outcomes_are_fed_back_until_nothing_is_left() -> None:
     notes = Notes()
-    program = Program((work("a"), work("b")), {"a": (work("c"),), "c": (soon(0.01),)})
+    program = Script((work("a"), work("b")), {"a": (work("c"),), "c": (soon(0.01),)})
     assert sorted(run(program, notes=notes)) == ["Waited", "a", "b", "c"]
     assert len(notes.begun_effects) == len(notes.outcomes) == 4
 
 
 def test_effects_run_side_by_side_up_to_the_places() -> None:
     started = time.monotonic()
-    run(Program(tuple(work(f"slow{i}") for i in range(4)), {}), places=4)
+    run(Script(tuple(work(f"slow{i}") for i in range(4)), {}), places=4)
     assert time.monotonic() - started < 0.7
     threads = [one for one in threading.enumerate() if one.daemon and "_work" in one.name]
     assert len(threads) <= 8
@@ -112,13 +115,13 @@ def test_no_more_effects_run_at_once_than_there_are_places() -> None:
         return AccountSetAside(account_id="x", at=CLOCK.now())
 
     pool = ThreadPool(counted, CLOCK, 3)
-    Run(Program(tuple(work(str(i)) for i in range(12)), {}), counted, pool).to_end(None)
+    Run(Script(tuple(work(str(i)) for i in range(12)), {}).program(), counted, pool).to_end(None)
     pool.close()
     assert max(most) <= 3
 
 
 def test_a_wait_holds_no_place_in_the_pool() -> None:
-    program = Program((*(soon(0.3) for _ in range(20)), work("a")), {})
+    program = Script((*(soon(0.3) for _ in range(20)), work("a")), {})
     names = run(program, places=1)
     assert names[0] == "a"
     assert names.count("Waited") == 20
@@ -127,24 +130,38 @@ def test_a_wait_holds_no_place_in_the_pool() -> None:
 def test_waits_end_in_the_order_of_their_moments() -> None:
     late, early = soon(0.2), replace(soon(0.05), reason="slot")
     notes = Notes()
-    run(Program((late, early), {}), notes=notes)
+    run(Script((late, early), {}), notes=notes)
     assert [outcome.reason for outcome in notes.outcomes if isinstance(outcome, Waited)] == ["slot", "backoff"]
 
 
 def test_a_program_that_breaks_is_aborted_and_what_it_still_wants_is_done() -> None:
-    program = Program((work("a"), work("slow")), {}, breaks_on="a", last=(work("finalize"),))
+    program = Script((work("a"), work("slow")), {}, breaks_on="a", last=(work("finalize"),))
     started = time.monotonic()
     assert run(program) == ["ZeroDivisionError", "finalize"]
     assert time.monotonic() - started < 0.19
 
 
 def test_a_person_s_interrupt_aborts_the_program_too() -> None:
-    program = Program((work("interrupt"), soon(30)), {}, breaks_on="interrupt", last=(work("finalize"),))
+    program = Script((work("interrupt"), soon(30)), {}, breaks_on="interrupt", last=(work("finalize"),))
     assert run(program) == ["KeyboardInterrupt", "finalize"]
 
 
+def test_a_watcher_that_breaks_is_told_no_more_and_the_work_goes_on() -> None:
+    class Broken(Notes):
+        def done(self, effect: Effect, outcome: Outcome) -> None:
+            super().done(effect, outcome)
+            raise OSError
+
+    notes, broken = Notes(), Broken()
+    script = Script((work("a"),), {"a": (work("b"),)})
+    pool = ThreadPool(perform, CLOCK, 1)
+    assert Run(script.program(), perform, pool, [broken, notes]).to_end(None) == ["a", "b"]
+    pool.close()
+    assert (len(broken.outcomes), len(notes.outcomes)) == (1, 2)
+
+
 def test_a_timer_in_the_past_is_due_at_once() -> None:
-    assert run(Program((soon(-5),), {})) == ["Waited"]
+    assert run(Script((soon(-5),), {})) == ["Waited"]
 
 
 @pytest.mark.parametrize("ahead", [None, timedelta(seconds=30)])

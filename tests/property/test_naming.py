@@ -98,3 +98,9 @@ def test_an_error_fixture_is_found_again_by_its_key(
 
 def test_other_files_are_no_fixtures() -> None:
     assert fixture_key_of("README.md") is None
+
+
+def test_a_template_named_like_an_error_is_not_taken_for_another_s_error() -> None:
+    name = "S__1h__t__400_X__500_ERR.json"
+    assert fixture_key_of(name) == "S__1h__t__400_X"
+    assert error_fixture_status(name, "S__1h__t") is None

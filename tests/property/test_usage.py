@@ -185,9 +185,20 @@ def test_any_usage_document_can_be_read_and_never_grants_more_than_the_limit(doc
     assert len(assigned(outcome)) <= max(limit, 0)
 
 
-@pytest.mark.parametrize("field", ["windowStart", "nextSlotAt"])
-def test_a_moment_further_ahead_than_any_clock_is_ignored(field: str) -> None:
-    books = Books(acc1={field: "2099-01-01T00:00:00Z", "usageToday": 44})
+def test_a_slot_further_ahead_than_any_clock_is_ignored() -> None:
+    books = Books(acc1={"nextSlotAt": "2099-01-01T00:00:00Z", "usageToday": 44})
+    assert assigned(books.reserve(reservation("a"))) == {"a": "acc1"}
+
+
+@pytest.mark.parametrize("window", ["2025-12-15T00:00:00", "2025-12-15", "garbage", 7, "2099-01-01T00:00:00Z"])
+def test_a_window_that_cannot_be_read_does_not_give_quota_back(window: Any) -> None:
+    books = Books(acc1={"windowStart": window, "usageToday": 44})
+    assert isinstance(books.reserve(reservation("a")), AccountsExhausted)
+
+
+@pytest.mark.parametrize("window", ["2025-12-14T00:00:00", "2025-12-14"])
+def test_a_window_without_a_zone_is_utc(window: str) -> None:
+    books = Books(acc1={"windowStart": window, "usageToday": 44})
     assert assigned(books.reserve(reservation("a"))) == {"a": "acc1"}
 
 

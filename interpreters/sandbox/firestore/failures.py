@@ -5,7 +5,7 @@ Owns their status codes and words, as near to Google's as is known. Must not kno
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import grpc  # type: ignore[import-untyped]
 
@@ -34,7 +34,7 @@ def transaction_expired() -> FirestoreError:
 
 def read_only_transaction() -> FirestoreError:
     """Return the error of writes in a read-only transaction."""
-    return invalid("Cannot modify entities in a read-only transaction.")
+    return _invalid("Cannot modify entities in a read-only transaction.")
 
 
 def already_exists(name: str) -> FirestoreError:
@@ -58,11 +58,20 @@ def wrong_version(stored: int, required: int) -> FirestoreError:
     return FirestoreError(grpc.StatusCode.FAILED_PRECONDITION, words)
 
 
-def invalid(message: str) -> FirestoreError:
-    """Return the error of a request that can never be right."""
-    return FirestoreError(grpc.StatusCode.INVALID_ARGUMENT, message)
-
-
 def unimplemented(what: str) -> FirestoreError:
     """Return the error of what this server does not do."""
     return FirestoreError(grpc.StatusCode.UNIMPLEMENTED, f"The sandbox's Firestore does not do {what}.")
+
+
+def refuse(message: str) -> NoReturn:
+    """Raise the error of a request that can never be right."""
+    raise _invalid(message)
+
+
+def refuse_unimplemented(what: str) -> NoReturn:
+    """Raise the error of what this server does not do."""
+    raise unimplemented(what)
+
+
+def _invalid(message: str) -> FirestoreError:
+    return FirestoreError(grpc.StatusCode.INVALID_ARGUMENT, message)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from interpreters.sandbox.firestore.failures import invalid
+from interpreters.sandbox.firestore.failures import refuse
 from interpreters.sandbox.firestore.wire import Document, Fields, Value, new_document
 
 FieldPath = tuple[str, ...]
@@ -26,13 +26,13 @@ def parse_field_path(text: str) -> FieldPath:
     while True:
         found = _SEGMENT.match(text, at)
         if found is None:
-            raise invalid(f'Invalid property path "{text}".')
+            refuse(f'Invalid property path "{text}".')
         keys.append(found["simple"] or _ESCAPED.sub(r"\1", found["quoted"]))
         at = found.end()
         if at == len(text):
             return tuple(keys)
         if text[at] != ".":
-            raise invalid(f'Invalid property path "{text}".')
+            refuse(f'Invalid property path "{text}".')
         at += 1
 
 
@@ -48,7 +48,7 @@ def value_at(fields: Fields, path: FieldPath) -> Value | None:
         if key not in fields or not fields[key].HasField("map_value"):
             return None
         fields = fields[key].map_value.fields
-    return fields[last] if last in fields else None
+    return fields.get(last)
 
 
 def put_value(fields: Fields, path: FieldPath, value: Value) -> None:

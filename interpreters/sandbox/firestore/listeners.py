@@ -67,5 +67,5 @@ class Listeners:
 def _tell(listener: Listener, change: Change) -> None:
     try:
         listener(change)
-    except Exception:
+    except Exception:  # noqa: BLE001 - whatever a listener does, the commit stands and others are told
         _LOG.exception("a listener failed on the change of %s", change.name)

@@ -7,7 +7,7 @@ readers out. Writers hold nothing: they write under the mutex. Must not know wha
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from threading import Condition
 
@@ -88,23 +88,45 @@ class Locks:
 
     def _blockers(self, request: _Request) -> set[Holder]:
         readers = {reader for reader in self._readers if not reader.reading.isdisjoint(request.writes)}
-        writers = {other.holder for other in self._waiting if not other.writes.isdisjoint(request.reads)}
+        writers = {other.holder for other in self._waiting if _keeps_out(other, request)}
         return (readers | writers) - {request.holder}
 
     def _is_broken_a_deadlock_of(self, holder: Holder) -> bool:
-        cycle = self._way(holder, holder, ())
+        cycle = self._cycle(holder)
         if cycle:
             self.release(max(cycle, key=lambda one: one.age), contention())
         return bool(cycle)
 
-    def _way(self, start: Holder, goal: Holder, passed: tuple[Holder, ...]) -> tuple[Holder, ...]:
-        """Return the holders on a way of waiting from the start to the goal, nothing where there is none."""
-        for request in self._waiting:
-            if request.holder is not start:
-                continue
-            for blocker in self._blockers(request):
-                if blocker is goal:
-                    return (*passed, start)
-                if blocker not in passed and (found := self._way(blocker, goal, (*passed, start))):
-                    return found
-        return ()
+    def _cycle(self, holder: Holder) -> list[Holder]:
+        """Return holders that wait for one another in a ring with this one, nothing where there is no ring."""
+        reached_from: dict[Holder, Holder] = {}
+        frontier = [holder]
+        while frontier:
+            here = frontier.pop()
+            for blocker in self._waited_for(here):
+                if blocker is holder:
+                    return _way_back(here, holder, reached_from)
+                if blocker not in reached_from:
+                    reached_from[blocker] = here
+                    frontier.append(blocker)
+        return []
+
+    def _waited_for(self, holder: Holder) -> set[Holder]:
+        requests = [request for request in self._waiting if request.holder is holder and holder.ended is None]
+        return set[Holder]().union(*map(self._blockers, requests))
+
+
+def _way_back(here: Holder, start: Holder, reached_from: Mapping[Holder, Holder]) -> list[Holder]:
+    way = [here]
+    while way[-1] is not start:
+        way.append(reached_from[way[-1]])
+    return way
+
+
+def _keeps_out(writer: _Request, reader: _Request) -> bool:
+    """Return whether a waiting writer goes first; one that gave up, or waits for this very reader, does not."""
+    return (
+        writer.holder.ended is None
+        and not writer.writes.isdisjoint(reader.reads)
+        and writer.writes.isdisjoint(reader.holder.reading)
+    )

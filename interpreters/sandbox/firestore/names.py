@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from interpreters.sandbox.firestore.failures import invalid
+from interpreters.sandbox.firestore.failures import refuse
 
 _DATABASE = re.compile(r"projects/[^/]+/databases/[^/]+")
 _ROOT = re.compile(r"projects/[^/]+/databases/[^/]+/documents")
@@ -19,14 +19,14 @@ def database_of(name: str) -> str:
     """Return the name of the database something is in."""
     found = _DATABASE.match(name)
     if found is None:
-        raise invalid(f'Invalid resource name "{name}".')
+        refuse(f'Invalid resource name "{name}".')
     return found.group()
 
 
 def checked_database(name: str) -> str:
     """Return the name if it is a database's."""
     if _DATABASE.fullmatch(name) is None:
-        raise invalid(f'Invalid database name "{name}".')
+        refuse(f'Invalid database name "{name}".')
     return name
 
 
@@ -34,9 +34,9 @@ def checked_document(name: str, database: str) -> str:
     """Return the name if it is of a document in the database."""
     ids = relative(name)
     if not ids or len(ids) % 2 or not all(map(_is_id, ids)):
-        raise invalid(f'Document name "{name}" is not the name of a document.')
+        refuse(f'Document name "{name}" is not the name of a document.')
     if database_of(name) != database:
-        raise invalid(f'Document name "{name}" is not in database "{database}".')
+        refuse(f'Document name "{name}" is not in database "{database}".')
     return name
 
 
@@ -44,14 +44,14 @@ def checked_parent(name: str) -> str:
     """Return the name if it is of a document or of the root of all."""
     ids = relative(name)
     if len(ids) % 2 or not all(map(_is_id, ids)):
-        raise invalid(f'Parent name "{name}" is neither a document nor the root of documents.')
+        refuse(f'Parent name "{name}" is neither a document nor the root of documents.')
     return name
 
 
 def relative(name: str) -> list[str]:
     """Return the ids of collections and documents in a name."""
     if _ROOT.match(name) is None:
-        raise invalid(f'Invalid resource name "{name}".')
+        refuse(f'Invalid resource name "{name}".')
     return name.split("/")[_ROOT_SEGMENTS:]
 
 

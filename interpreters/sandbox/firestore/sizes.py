@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from interpreters.sandbox.firestore.failures import invalid, unimplemented
+from interpreters.sandbox.firestore.failures import refuse, refuse_unimplemented
 from interpreters.sandbox.firestore.names import relative
 from interpreters.sandbox.firestore.wire import Document, Fields, Value
 
@@ -23,7 +23,7 @@ def check_document(document: Document) -> None:
     _check_fields(document.fields, 1)
     size = document_size(document)
     if size > MAX_DOCUMENT_BYTES:
-        raise invalid(
+        refuse(
             f"Document '{document.name}' cannot be written because its size ({size:,} bytes) "
             f"exceeds the maximum allowed size of {MAX_DOCUMENT_BYTES:,} bytes."
         )
@@ -36,10 +36,10 @@ def document_size(document: Document) -> int:
 
 def _check_fields(fields: Fields, depth: int) -> None:
     if depth > _MAX_DEPTH:
-        raise invalid(f"Property is nested deeper than the maximum of {_MAX_DEPTH} levels.")
+        refuse(f"Property is nested deeper than the maximum of {_MAX_DEPTH} levels.")
     for key, value in fields.items():
         if not key or (key.startswith("__") and key.endswith("__")):
-            raise invalid(f'Property name "{key}" is empty or reserved.')
+            refuse(f'Property name "{key}" is empty or reserved.')
         _check_value(value, depth)
 
 
@@ -48,7 +48,7 @@ def _check_value(value: Value, depth: int) -> None:
         _check_fields(value.map_value.fields, depth + 1)
     for element in value.array_value.values:
         if element.HasField("array_value"):
-            raise invalid("Cannot convert an array value in an array value.")
+            refuse("Cannot convert an array value in an array value.")
         _check_value(element, depth + 1)
 
 
@@ -59,7 +59,7 @@ def _fields_size(fields: Fields) -> int:
 def _value_size(value: Value) -> int:
     kind = value.WhichOneof("value_type") or "null_value"
     if kind not in _SIZES:
-        raise unimplemented(f"values of the kind {kind}")
+        refuse_unimplemented(f"values of the kind {kind}")
     return _SIZES[kind](getattr(value, kind))
 
 

@@ -10,10 +10,13 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from interpreters.sandbox.firestore.failures import FirestoreError, transaction_expired
 from interpreters.sandbox.firestore.locks import Holder, Locks
 from interpreters.sandbox.firestore.wire import Document
+
+T = TypeVar("T")
 
 Documents = Mapping[str, Document]
 """Documents by name."""
@@ -106,6 +109,7 @@ class Transactions:
 
     def roll_back(self, identifier: bytes, database: str) -> None:
         """End a transaction; one that failed or was rolled back may be rolled back again."""
+        self.expire()
         if not self._may_be_rolled_back.get(identifier, False):
             self.end(self.get(identifier, database), transaction_expired(), may_be_rolled_back=True)
 
@@ -123,7 +127,7 @@ class Transactions:
                 yield transaction
 
 
-def _remember(memory: OrderedDict[bytes, bool] | OrderedDict[bytes, int], key: bytes, value: int) -> None:
+def _remember(memory: OrderedDict[bytes, T], key: bytes, value: T) -> None:
     memory[key] = value
     if len(memory) > _REMEMBERED:
         memory.popitem(last=False)

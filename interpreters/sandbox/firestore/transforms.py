@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from interpreters.sandbox.firestore.failures import invalid
+from interpreters.sandbox.firestore.failures import refuse
 from interpreters.sandbox.firestore.timestamps import timestamp
 from interpreters.sandbox.firestore.values import is_number, number, value_key
 from interpreters.sandbox.firestore.wire import Value, new_value
@@ -23,7 +23,7 @@ def transformed(transform: Any, current: Value | None, commit_time: int) -> tupl
     """Return the new value of the field, and the result the answer carries."""
     kind = transform.WhichOneof("transform_type")
     if kind is None:
-        raise invalid("A field transform must say what it does.")
+        refuse("A field transform must say what it does.")
     if kind == "set_to_server_value":
         value = new_value(timestamp_value=timestamp(commit_time - commit_time % _MILLISECOND))
         return value, value
@@ -31,7 +31,7 @@ def transformed(transform: Any, current: Value | None, commit_time: int) -> tupl
     if kind in _ARRAYS:
         return _ARRAYS[kind](_elements(current), operand.values), new_value(null_value=0)
     if not is_number(operand):
-        raise invalid(f"The operand of {kind} must be an integer or a double.")
+        refuse(f"The operand of {kind} must be an integer or a double.")
     value = operand if current is None or not is_number(current) else _NUMBERS[kind](current, operand)
     return value, value
 

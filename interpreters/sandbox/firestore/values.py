@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from interpreters.sandbox.firestore.failures import unimplemented
+from interpreters.sandbox.firestore.failures import refuse_unimplemented
 from interpreters.sandbox.firestore.names import order_key
 from interpreters.sandbox.firestore.timestamps import microseconds
 from interpreters.sandbox.firestore.wire import Value
@@ -24,7 +24,7 @@ def value_key(value: Value) -> ValueKey:
     """Return what a value is sorted and compared by."""
     kind = value.WhichOneof("value_type") or "null_value"
     if kind not in _KEYS:
-        raise unimplemented(f"values of the kind {kind}")
+        refuse_unimplemented(f"values of the kind {kind}")
     rank, key = _KEYS[kind]
     return rank, key(getattr(value, kind))
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from google.cloud.firestore_v1 import types
-from google.protobuf.empty_pb2 import Empty  # type: ignore[import-untyped]
-from google.protobuf.timestamp_pb2 import Timestamp as _Timestamp  # type: ignore[import-untyped]
+from google.protobuf.empty_pb2 import Empty
+from google.protobuf.timestamp_pb2 import Timestamp as _Timestamp
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 
 Message = Any

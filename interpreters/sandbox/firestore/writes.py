@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from interpreters.sandbox.firestore.failures import already_exists, invalid, nothing_to_update, wrong_version
+from interpreters.sandbox.firestore.failures import already_exists, nothing_to_update, refuse, wrong_version
 from interpreters.sandbox.firestore.field_paths import parse_field_path, put_value, remove_value, value_at
 from interpreters.sandbox.firestore.sizes import check_document
 from interpreters.sandbox.firestore.timestamps import microseconds, timestamp
@@ -20,6 +20,7 @@ from interpreters.sandbox.firestore.wire import (
     WriteResult,
     canonical,
     new_document,
+    new_value,
     new_write_result,
 )
 
@@ -39,7 +40,7 @@ def written_name(write: Write) -> str:
     """Return the name of the document a write is about."""
     operation = write.WhichOneof("operation")
     if operation is None:
-        raise invalid("A write must be an update, a delete or a transform.")
+        refuse("A write must be an update, a delete or a transform.")
     name: str = {
         "update": write.update.name,
         "delete": write.delete,
@@ -103,14 +104,13 @@ def _transform(document: Document, transforms: Any, commit_time: int) -> list[Va
     for transform in transforms:
         path = parse_field_path(transform.field_path)
         value, result = transformed(transform, value_at(document.fields, path), commit_time)
-        results.append(result)
-        put_value(document.fields, path, new_copy(value))
+        results.append(_copy_value(result))
+        put_value(document.fields, path, value)
     return results
 
 
-def new_copy(value: Value) -> Value:
-    """Return a value that shares nothing with the given one."""
-    copy = type(value)()
+def _copy_value(value: Value) -> Value:
+    copy = new_value()
     copy.CopyFrom(value)
     return copy
 

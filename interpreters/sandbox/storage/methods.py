@@ -50,7 +50,7 @@ class Methods:
         """Return a bucket."""
         return _json(self._contents.bucket(bucket).resource(request.origin))
 
-    def delete_bucket(self, request: Request, bucket: str) -> Reply:
+    def delete_bucket(self, _request: Request, bucket: str) -> Reply:
         """Delete an empty bucket."""
         self._contents.delete_bucket(bucket)
         return Reply(204)
@@ -110,7 +110,7 @@ class Methods:
         headers = {"Location": request.origin + path, "X-GUploader-UploadID": upload_id}
         return Reply(200, headers=headers)
 
-    def send_upload(self, request: Request, bucket: str) -> Reply:
+    def send_upload(self, request: Request, _bucket: str) -> Reply:
         """Take bytes of a resumable upload, or tell how many there are."""
         chunk = parse_chunk(request.header("content-range"), request.body)
         result = self.uploads.send(_upload_id(request), chunk, _declared(request))
@@ -118,7 +118,7 @@ class Methods:
             return _resource(result, request)
         return Reply(308, headers={"Range": f"bytes=0-{result - 1}"} if result else {})
 
-    def cancel_upload(self, request: Request, bucket: str) -> Reply:
+    def cancel_upload(self, request: Request, _bucket: str) -> Reply:
         """Give up a resumable upload."""
         self.uploads.cancel(_upload_id(request))
         return Reply(499)

@@ -38,7 +38,7 @@ class Content:
     def checksums(self) -> Mapping[str, str]:
         """Return the checksums by the names they have in metadata."""
         md5 = hashlib.md5(self.data, usedforsecurity=False).digest()
-        crc32c = google_crc32c.Checksum(self.data).digest()
+        crc32c = int(google_crc32c.value(self.data)).to_bytes(4, "big")
         return {"crc32c": base64.b64encode(crc32c).decode(), "md5Hash": base64.b64encode(md5).decode()}
 
     def check(self, declared: Mapping[str, Any]) -> None:

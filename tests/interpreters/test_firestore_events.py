@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from google.events.cloud.firestore_v1 import Document, DocumentEventData, MapValue, Value
+
+from core.flow.hints import Hint, Ignored
+from interpreters.firestore_events import read_event
+
+RUN = "20251215-102530_BTCUSDT_k3f7a"
+SUBJECT = f"documents/flow_runs/{RUN}"
+
+
+def value(content: Any) -> Value:
+    if isinstance(content, dict):
+        return Value(map_value=MapValue(fields={key: value(one) for key, one in content.items()}))
+    return Value(string_value=content) if isinstance(content, str) else Value(integer_value=content)
+
+
+def event(document: dict[str, Any] | None, old: dict[str, Any] | None = None) -> bytes:
+    data = DocumentEventData()
+    for name, content in (("value", document), ("old_value", old)):
+        if content is not None:
+            fields = {key: value(one) for key, one in content.items()}
+            setattr(data, name, Document(name=f"projects/p/databases/d/{SUBJECT}", fields=fields))
+    return bytes(DocumentEventData.serialize(data))
+
+
+def test_a_protobuf_event_gives_type_and_status_of_each_step() -> None:
+    steps = {"a:1": {"stepType": "CHART_EXPORT", "status": "READY", "inputs": {"x": 1}}, "b": "odd", "c": {}}
+    old = {"steps": {"a:1": {"stepType": "CHART_EXPORT", "status": "PENDING"}}}
+    assert read_event(SUBJECT, event({"flowKey": "f_v1", "steps": steps}, old), "flow_runs") == Hint(
+        RUN,
+        {
+            "runId": RUN,
+            "flowKey": "f_v1",
+            "steps": {"a:1": {"stepType": "CHART_EXPORT", "status": "READY"}, "b": {}, "c": {}},
+        },
+    )
+
+
+def test_only_the_new_document_counts() -> None:
+    ready = {"steps": {"a": {"stepType": "CHART_EXPORT", "status": "READY"}}}
+    hint = read_event(SUBJECT, event({"steps": {}}, ready), "flow_runs")
+    assert isinstance(hint, Hint)
+    assert hint.document is not None
+    assert hint.document["steps"] == {}
+
+
+@pytest.mark.parametrize(
+    "data", [b"\xff\xfe not protobuf", b"", event(None), event(None, {"x": 1}), None, "text", 7]
+)
+def test_what_cannot_be_read_is_a_hint_to_read_the_document(data: object) -> None:
+    assert read_event(SUBJECT, data, "flow_runs") == Hint(RUN, None)
+
+
+def test_steps_that_are_no_map_stay_so() -> None:
+    hint = read_event(SUBJECT, event({"steps": "odd"}), "flow_runs")
+    assert isinstance(hint, Hint)
+    assert hint.document is not None
+    assert hint.document["steps"] is None
+
+
+def test_json_is_read_too() -> None:
+    hint = read_event(SUBJECT, {"value": {"fields": {}}}, "flow_runs")
+    assert hint == Hint(RUN, {"runId": RUN, "flowKey": None, "steps": None})
+
+
+def test_another_collection_is_ignored() -> None:
+    assert read_event("documents/x/y", event({}), "flow_runs") == Ignored("other_collection")
