@@ -9,6 +9,7 @@ import click
 
 from interpreters.command_line.charts import worker_chart_export
 from interpreters.command_line.inputs import prepare_streams
+from interpreters.command_line.sandbox import sandbox
 
 __all__ = ["tda", "worker_chart_export"]
 
@@ -30,3 +31,4 @@ def tda() -> None:
 
 
 tda.add_command(worker_chart_export, "charts")
+tda.add_command(sandbox)

@@ -5,6 +5,7 @@ Owns the clients, made once per process and only when first used. Must not know 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -56,6 +57,8 @@ def storage_client(settings: CloudSettings) -> storage.Client:
     """Return a client of Cloud Storage; STORAGE_EMULATOR_HOST points it elsewhere."""
     from google.cloud import storage  # noqa: PLC0415 - the library is slow to import
 
+    # Else the library asks for the bucket's metadata in the background, which the worker has no right to read.
+    os.environ.setdefault("DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA", "true")
     return storage.Client(project=settings.project)
 
 
