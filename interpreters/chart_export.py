@@ -35,8 +35,7 @@ class ChartExport:
 
     configuration: ChartConfiguration
     interpreter: Interpreter
-    fixtures: frozenset[str] = frozenset()
-    """Keys of the fixtures that exist now (record mode)."""
+    fixtures: FixtureFolder
     flow_runs_collection: str = FLOW_RUNS_COLLECTION
 
     def inputs(self, flow_run: Document, wanted_step: str | None) -> Inputs:
@@ -49,7 +48,7 @@ class ChartExport:
             now=self.interpreter.clock.now(),
             token=uuid.uuid4().hex,
             set_aside=self.interpreter.accounts_aside.ids(),
-            fixtures=self.fixtures,
+            fixtures=self.fixtures.keys() if self.configuration.settings.mode == "record" else frozenset(),
         )
 
     def run(
@@ -97,7 +96,7 @@ def chart_export_on(
     return ChartExport(
         configuration=configuration,
         interpreter=interpreter,
-        fixtures=fixtures.keys(),
+        fixtures=fixtures,
         flow_runs_collection=flow_runs_collection,
     )
 

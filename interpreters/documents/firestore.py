@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from google.api_core import exceptions
+from google.api_core.retry import Retry, if_exception_type
 
 from core.cloud import Concurrency
 from core.documents import Change, Decision, Documents, ReplaceDocument, Rule, UpdateDocument, apply_change
@@ -29,6 +30,15 @@ CONTENTION_PATIENCE_SECONDS = 240.0
 """How long others' commits to the same documents are waited for."""
 DOUBTFUL_TRIES = 3
 """How often an error is retried that means either a commit that landed or a request that can never succeed."""
+
+READ_SECONDS = 10.0
+"""How long one read may take."""
+_READ_RETRY = Retry(
+    if_exception_type(exceptions.ServiceUnavailable, exceptions.InternalServerError, exceptions.DeadlineExceeded),
+    initial=0.1,
+    maximum=2.0,
+    timeout=20.0,
+)
 
 _CONTENTION = (exceptions.Aborted, exceptions.FailedPrecondition, exceptions.AlreadyExists, ValueError)
 _DOUBTFUL = (exceptions.InvalidArgument, exceptions.NotFound)
@@ -85,7 +95,7 @@ class FirestoreDocuments:
     ) -> dict[str, DocumentSnapshot[Any]]:
         client = self._client()
         references = [client.document(path) for path in paths]
-        found = client.get_all(references, transaction=transaction)
+        found = client.get_all(references, transaction=transaction, retry=_READ_RETRY, timeout=READ_SECONDS)
         return {snapshot.reference.path: snapshot for snapshot in found}
 
     def _in_transaction(self, paths: Sequence[str], rule: Rule[T]) -> T:

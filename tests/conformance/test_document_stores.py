@@ -9,23 +9,41 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.api_core.exceptions import InvalidArgument
 
+from core.cloud import Concurrency
 from core.documents import Decision, Documents, ReplaceDocument, UpdateDocument
+from interpreters.documents.firestore import FirestoreDocuments
 from interpreters.documents.memory import DocumentMemory
 from interpreters.documents.sqlite import SqliteDocuments
 from interpreters.ports import DocumentStore
+from tests.emulators import a_project, firestore_host, firestore_on
 
 A, B = "things/a", "things/b"
+FIRESTORE: dict[str, Concurrency] = {
+    "firestore-transaction": "transaction",
+    "firestore-precondition": "precondition",
+}
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[DocumentStore]:
+@pytest.fixture(scope="session")
+def firestore_address() -> Iterator[str]:
+    with firestore_host() as address:
+        yield address
+
+
+@pytest.fixture(params=["memory", "sqlite", *FIRESTORE])
+def store(request: pytest.FixtureRequest) -> Iterator[DocumentStore]:
     if request.param == "memory":
         yield DocumentMemory()
-        return
-    sqlite = SqliteDocuments(tmp_path / "state" / "documents.sqlite3")
-    yield sqlite
-    sqlite.close()
+    elif request.param == "sqlite":
+        sqlite = SqliteDocuments(request.getfixturevalue("tmp_path") / "state" / "documents.sqlite3")
+        yield sqlite
+        sqlite.close()
+    else:
+        address = request.getfixturevalue("firestore_address")
+        with firestore_on(address, a_project()) as client:
+            yield FirestoreDocuments(lambda: client, FIRESTORE[request.param])
 
 
 def put(store: DocumentStore, path: str, document: dict[str, Any]) -> None:
@@ -64,19 +82,46 @@ def test_an_update_below_something_that_is_no_map_puts_a_map_there(store: Docume
     assert store.read((A,))[A] == {"outputs": {"execution": 1}}
 
 
-@pytest.mark.parametrize(
-    "key", ["charts:1M:x", "with.dots", "with space", "`quoted`", "a\\b", "ключ", "__x__", "1"]
-)
+@pytest.mark.parametrize("key", ["charts:1M:x", "with.dots", "with space", "`quoted`", "a\\b", "ключ", "1"])
 def test_any_key_of_a_map_can_be_updated(store: DocumentStore, key: str) -> None:
     put(store, A, {"steps": {key: {"status": "READY", "kept": 1}, "other": 2}})
     update(store, A, {("steps", key, "status"): "RUNNING"})
     assert store.read((A,))[A] == {"steps": {key: {"status": "RUNNING", "kept": 1}, "other": 2}}
 
 
+def test_a_key_that_firestore_reserves_is_kept_elsewhere_and_refused_there(store: DocumentStore) -> None:
+    document = {"steps": {"__x__": 1}}
+    if isinstance(store, FirestoreDocuments):
+        with pytest.raises(InvalidArgument, match="__x__"):
+            put(store, A, document)
+        assert store.read((A,)) == {A: None}
+    else:
+        put(store, A, document)
+        update(store, A, {("steps", "__x__"): 2})
+        assert store.read((A,)) == {A: {"steps": {"__x__": 2}}}
+
+
 def test_removing_what_is_not_there_changes_nothing(store: DocumentStore) -> None:
     put(store, A, {"x": 1})
     update(store, A, {}, ("y",), ("x2", "z"))
     assert store.read((A,))[A]["x"] == 1  # type: ignore[index]
+
+
+def test_a_document_put_again_has_no_field_of_the_old_one(store: DocumentStore) -> None:
+    put(store, A, {"gone": 1, "with.dots": 2, "map": {"gone": 3, "kept": 4}})
+    put(store, A, {"new": {}, "map": {"kept": 4}})
+    assert store.read((A,)) == {A: {"new": {}, "map": {"kept": 4}}}
+
+
+def test_an_empty_document_can_be_put_and_put_again(store: DocumentStore) -> None:
+    put(store, A, {})
+    put(store, A, {})
+    assert store.read((A,)) == {A: {}}
+
+
+def test_of_no_documents_nothing_is_read(store: DocumentStore) -> None:
+    assert store.read(()) == {}
+    assert store.transact((), lambda documents: Decision(dict(documents))) == {}
 
 
 def test_a_rule_sees_all_the_documents_it_asked_for(store: DocumentStore) -> None:
@@ -123,6 +168,20 @@ def test_a_collection_holds_its_own_documents_only(store: DocumentStore) -> None
 def increment(documents: Documents) -> Decision[int]:
     count = (documents[A] or {"n": 0})["n"] + 1
     return Decision(count, (UpdateDocument(path=A, assign={("n",): count}),))
+
+
+def test_of_many_claims_side_by_side_exactly_one_wins(store: DocumentStore) -> None:
+    put(store, A, {"owner": None})
+
+    def claim(documents: Documents, owner: int) -> Decision[bool]:
+        if documents[A]["owner"] is not None:  # type: ignore[index]
+            return Decision(documents[A]["owner"] == owner)  # type: ignore[index]
+        return Decision(True, (UpdateDocument(path=A, assign={("owner",): owner}),))
+
+    with ThreadPoolExecutor(8) as pool:
+        won = list(pool.map(lambda owner: store.transact((A,), lambda found: claim(found, owner)), range(8)))
+    assert won == [store.read((A,)) == {A: {"owner": owner}} for owner in range(8)]
+    assert won.count(True) == 1
 
 
 def test_transactions_side_by_side_lose_no_update(store: DocumentStore) -> None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from google.cloud.storage import Client
 
 from effects import ObjectNotStored, ObjectStored, PutObject, blob
 from interpreters.objects.folder import ObjectFolder
+from interpreters.objects.gcs import GcsObjects
 from interpreters.objects.memory import ObjectMemory
 from interpreters.ports import ObjectStore
 from tests.builders import NOW
+from tests.emulators import a_bucket, storage_host, storage_on
 
 NAME = "charts/run/charts:4h:all/20251215-102530_BTCUSDT_4h_x.png"
 
@@ -21,56 +25,73 @@ NAME = "charts/run/charts:4h:all/20251215-102530_BTCUSDT_4h_x.png"
 @dataclass
 class Case:
     store: ObjectStore
+    bucket: str
     content: Callable[[str], bytes]
 
+    def put(self, data: bytes, name: str = NAME, create_only: bool = True) -> ObjectStored | ObjectNotStored:
+        return self.store.put(a_put(data, name, create_only, self.bucket), NOW)
 
-@pytest.fixture(params=["memory", "folder"])
-def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
+
+@pytest.fixture(scope="session")
+def storage() -> Iterator[Client]:
+    with storage_host() as address, storage_on(address) as client:
+        yield client
+
+
+@pytest.fixture(params=["memory", "folder", "gcs"])
+def case(request: pytest.FixtureRequest) -> Case:
     if request.param == "memory":
         memory = ObjectMemory()
-        return Case(memory, lambda name: memory.objects[f"gs://bucket/{name}"])
-    return Case(ObjectFolder(tmp_path), lambda name: (tmp_path / "bucket" / name).read_bytes())
+        return Case(memory, "bucket", lambda name: memory.objects[f"gs://bucket/{name}"])
+    if request.param == "folder":
+        folder: Path = request.getfixturevalue("tmp_path")
+        return Case(ObjectFolder(folder), "bucket", lambda name: (folder / "bucket" / name).read_bytes())
+    client: Client = request.getfixturevalue("storage")
+    bucket = a_bucket(client)
+    return Case(
+        GcsObjects(lambda: client), bucket, lambda name: client.bucket(bucket).blob(name).download_as_bytes()
+    )
 
 
-def a_put(data: bytes, name: str = NAME, create_only: bool = True) -> PutObject:
+def a_put(data: bytes, name: str = NAME, create_only: bool = True, bucket: str = "bucket") -> PutObject:
     return PutObject(
-        bucket="bucket",
+        bucket=bucket,
         name=name,
         content=blob(data),
         content_type="image/png",
         create_only=create_only,
-        give_up_at=NOW,
+        give_up_at=NOW + timedelta(seconds=10),
     )
 
 
 def test_what_was_put_is_there(case: Case) -> None:
-    stored = case.store.put(a_put(b"picture"), NOW)
-    assert stored == ObjectStored(name=NAME, uri=f"gs://bucket/{NAME}", at=NOW)
+    stored = case.put(b"picture")
+    assert stored == ObjectStored(name=NAME, uri=f"gs://{case.bucket}/{NAME}", at=NOW)
     assert case.content(NAME) == b"picture"
 
 
 def test_a_name_with_the_same_bytes_counts_as_stored(case: Case) -> None:
-    case.store.put(a_put(b"picture"), NOW)
-    assert isinstance(case.store.put(a_put(b"picture"), NOW), ObjectStored)
+    case.put(b"picture")
+    assert isinstance(case.put(b"picture"), ObjectStored)
 
 
 def test_a_name_with_other_bytes_is_left_alone(case: Case) -> None:
-    case.store.put(a_put(b"first"), NOW)
-    outcome = case.store.put(a_put(b"second"), NOW)
+    case.put(b"first")
+    outcome = case.put(b"second")
     assert isinstance(outcome, ObjectNotStored)
     assert outcome.reason == "name_taken"
     assert case.content(NAME) == b"first"
 
 
 def test_without_create_only_the_new_bytes_win(case: Case) -> None:
-    case.store.put(a_put(b"first", create_only=False), NOW)
-    assert isinstance(case.store.put(a_put(b"second", create_only=False), NOW), ObjectStored)
+    case.put(b"first", create_only=False)
+    assert isinstance(case.put(b"second", create_only=False), ObjectStored)
     assert case.content(NAME) == b"second"
 
 
 def test_of_many_creators_exactly_one_wins(case: Case) -> None:
     with ThreadPoolExecutor(8) as pool:
-        outcomes = list(pool.map(lambda i: case.store.put(a_put(b"%d" % i), NOW), range(16)))
+        outcomes = list(pool.map(lambda i: case.put(b"%d" % i), range(16)))
     (winner,) = [i for i, outcome in enumerate(outcomes) if isinstance(outcome, ObjectStored)]
     assert case.content(NAME) == b"%d" % winner
 
