@@ -15,7 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from interpreters.shipped import FLOW_RUNS
 from tests.builders import RUN_ID, STEP_ID
+
+FIVE_CHARTS: dict[str, Any] = json.loads((FLOW_RUNS / "five_charts.json").read_text("utf-8"))
+EVERY_ENTRY = {"event", "message", "severity", "time", "service", "env"}
+"""The fields that every log entry has."""
 
 SCRIPTS = Path(sys.executable).parent
 WORKER = (str(SCRIPTS / "worker-chart-export"),)
