@@ -7,10 +7,11 @@ that need faults or counters of ours are then skipped. Asserts nothing.
 from __future__ import annotations
 
 import os
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 from google.cloud import firestore, storage
@@ -107,9 +108,14 @@ def a_bucket(client: storage.Client) -> str:
 
 @dataclass
 class Naps:
-    """A sleep that takes no time and remembers how long it would have taken."""
+    """A sleep that takes no time, or a share of it, remembers, and ends a test that retries for ever."""
 
-    seconds: list[float]
+    most: int = 60
+    share: float = 0.0
+    seconds: list[float] = field(default_factory=list)
 
     def __call__(self, seconds: float) -> None:
         self.seconds.append(seconds)
+        if len(self.seconds) > self.most:
+            pytest.fail(f"retried more than {self.most} times")
+        time.sleep(seconds * self.share)

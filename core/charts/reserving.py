@@ -33,7 +33,7 @@ def begin_reservations(state: State) -> State:
     """Reserve for all requests that need an account, one commit at a time for each usage collection."""
     for replay, ledger in state.ledgers.items():
         waiting = [chart for chart in state.due(Stage.NEEDS_ACCOUNT) if chart.replay is replay]
-        state = _fail_hopeless(state, waiting, ledger)
+        state = _fail_hopeless(_drop_lost_holds(state, waiting, ledger), waiting, ledger)
         needy = [chart for chart in state.due(Stage.NEEDS_ACCOUNT) if chart.replay is replay]
         is_under_way = any(
             chart.stage is Stage.RESERVING and chart.replay is replay for chart in state.charts.values()
@@ -43,8 +43,16 @@ def begin_reservations(state: State) -> State:
     return state
 
 
-def _fail_hopeless(state: State, charts: list[Chart], ledger: Ledger) -> State:
+def _drop_lost_holds(state: State, charts: list[Chart], ledger: Ledger) -> State:
+    """Let requests whose counted account was set aside meanwhile look for another one."""
     for chart in charts:
+        if chart.held is not None and _is_lost(chart.held, ledger, state.now):
+            state = state.with_chart(replace(chart, held=None))
+    return state
+
+
+def _fail_hopeless(state: State, charts: list[Chart], ledger: Ledger) -> State:
+    for chart in (state.charts[one.chart_template_id] for one in charts):
         if chart.held is None and ledger.is_dry(state.now):
             state = fail(state, chart, no_account_left(state, chart, ledger))
         elif _has_tried_enough(state, chart):
@@ -143,9 +151,12 @@ def start_by(state: State, chart: Chart) -> datetime:
 
 def _must_move(state: State, chart: Chart) -> bool:
     """Return whether the account is no longer to be called, or was counted in a day that is over."""
-    assignment, ledger = assigned(chart), state.ledgers[chart.replay]
-    is_aside = assignment.account_id in ledger.rejected or assignment.account_id in ledger.limited_at(state.now)
-    return is_aside or utc_day(state.now) > assignment.window_start
+    return _is_lost(assigned(chart), state.ledgers[chart.replay], state.now)
+
+
+def _is_lost(assignment: AccountAssignment, ledger: Ledger, now: datetime) -> bool:
+    is_aside = assignment.account_id in ledger.rejected or assignment.account_id in ledger.limited_at(now)
+    return is_aside or utc_day(now) > assignment.window_start
 
 
 def _paces(state: State, chart: Chart) -> bool:

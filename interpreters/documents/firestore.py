@@ -93,6 +93,8 @@ class FirestoreDocuments:
     def _snapshots(
         self, paths: Sequence[str], transaction: Transaction | None = None
     ) -> dict[str, DocumentSnapshot[Any]]:
+        if not paths:
+            return {}
         client = self._client()
         references = [client.document(path) for path in paths]
         found = client.get_all(references, transaction=transaction, retry=_READ_RETRY, timeout=READ_SECONDS)
@@ -183,8 +185,8 @@ def _write(
     reference: DocumentReference = snapshot.reference
     if not snapshot.exists:
         writer.create(reference, apply_change(None, change))
-    else:
-        writer.update(reference, _field_updates(change, snapshot), **guard)
+    elif updates := _field_updates(change, snapshot):
+        writer.update(reference, updates, **guard)
 
 
 def _field_updates(change: Change, snapshot: DocumentSnapshot[Any]) -> dict[str, Any]:

@@ -19,6 +19,8 @@ from interpreters.documents.sqlite import SqliteDocuments
 from interpreters.ports import DocumentStore
 from tests.emulators import a_project, firestore_host, firestore_on
 
+pytestmark = pytest.mark.timeout(20)
+
 A, B = "things/a", "things/b"
 FIRESTORE: dict[str, Concurrency] = {
     "firestore-transaction": "transaction",

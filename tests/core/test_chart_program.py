@@ -13,9 +13,11 @@ import pytest
 from core.charts import program
 from core.charts.answers import SLOT_MISSED, read_answer
 from core.charts.ending import MAX_FINALIZE_TRIES
-from core.charts.state import Inputs
+from core.charts.reserving import begin_reservations
+from core.charts.state import Chart, Inputs, Ledger, Stage, State
 from core.charts.usage import usage_path
 from effects import (
+    AccountAssignment,
     AccountsReserved,
     CallChartApi,
     ChartRefused,
@@ -36,6 +38,7 @@ from effects import (
     TemplatesLoaded,
     Wait,
 )
+from effects.moments import utc_day
 from tests.builders import (
     NOW,
     STEP_ID,
@@ -215,6 +218,19 @@ def test_a_call_that_was_not_sent_in_its_slot_takes_another_slot_and_counts_once
     )
     assert world.run().items_count == 2
     assert world.documents[usage_path("chart_img_accounts_usage", "acc1")]["usageToday"] == 2
+
+
+def test_a_request_whose_counted_account_was_limited_meanwhile_looks_for_another() -> None:
+    inputs = some_inputs(real_configuration("acc1", "acc2"))
+    today = utc_day(NOW)
+    held = AccountAssignment(chart_template_id=A, account_id="acc1", slot_at=NOW, window_start=today)
+    ledger = Ledger(usage_collection="u", accounts=inputs.real_accounts, limited={"acc1": today})
+    chart = Chart(chart_template_id=A, stage=Stage.NEEDS_ACCOUNT, held=held)
+    state = begin_reservations(State(inputs=inputs, now=NOW, charts={A: chart}, ledgers={False: ledger}))
+    (effect,) = state.outbox
+    assert isinstance(effect, ReserveAccount)
+    assert [need.holding for need in effect.for_requests] == [None]
+    assert state.charts[A].reservations == 1
 
 
 def test_a_call_may_start_only_within_its_slot_and_its_day() -> None:

@@ -21,7 +21,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
 from threading import Condition, Thread
@@ -30,7 +30,7 @@ from typing import IO, Any, Self
 import pytest
 import requests
 from google.auth.credentials import AnonymousCredentials
-from google.cloud import firestore, storage
+from google.cloud import firestore, storage  # type: ignore[attr-defined]
 from google.cloud.firestore_v1 import _helpers
 from google.cloud.firestore_v1.types import Document as StoredDocument
 from google.protobuf.json_format import MessageToDict
@@ -67,9 +67,7 @@ QUICK = Retries(first_seconds=0.1, most_seconds=0.3, tries=1_000)
 MODES = ("transaction", "precondition")
 
 FOREIGN = {
-    name: os.environ[name]
-    for name in ("FIRESTORE_EMULATOR_HOST", "STORAGE_EMULATOR_HOST")
-    if os.environ.get(name)
+    name: os.environ[name] for name in ("FIRESTORE_EMULATOR_HOST", "STORAGE_EMULATOR_HOST") if os.environ.get(name)
 }
 """Servers that stood in the environment when the tests started."""
 own_firestore = pytest.mark.skipif(
@@ -196,15 +194,14 @@ class Service:
             self.kill()
         self.join()
 
-    def entries(self, event: str | None = None, run_id: str | None = None) -> list[dict[str, Any]]:
-        """Return the entries of the log, all or those of one name or run."""
+    def entries(self, event: str | None = None, run_id: str | None = None, **fields: Any) -> list[dict[str, Any]]:
+        """Return the entries of the log, all or those of one name, run or other field."""
         with self._news:
             lines = list(self.stderr)
         entries = [json.loads(line) for line in lines if line.startswith("{")]
+        wanted = {"event": event, "runId": run_id, **fields}
         return [
-            entry
-            for entry in entries
-            if event in {None, entry.get("event")} and run_id in {None, entry.get("runId")}
+            entry for entry in entries if all(value in {None, entry.get(name)} for name, value in wanted.items())
         ]
 
     def at_event(self, event: str, act: Callable[[], None]) -> None:
@@ -301,7 +298,7 @@ class World:
 
     def write(self, run_id: str | None = None, **changes: Any) -> str:
         """Write a flow_run, as any user of Firestore would; return its id."""
-        run_id = run_id or f"20251215-102530_BTCUSDT_{uuid.uuid4().hex[:12]}"
+        run_id = run_id or f"20251215-102530_BTCUSDT_{uuid.uuid4().hex[:6]}"
         document = a_run(run_id, **changes)
         self.runs.append(run_id)
         self.database.collection("flow_runs").document(run_id).set(document)
@@ -324,13 +321,13 @@ class World:
 
         return dict(wait_until(ended, f"the step of {run_id} ends; {self.said(run_id)}", seconds))
 
-    def await_entry(self, event: str, run_id: str) -> dict[str, Any]:
-        """Wait for an entry of the log."""
-        found = wait_until(lambda: self.entries(event, run_id), f"{event} is logged for {run_id}")
-        return dict(found[0])
+    def await_entry(self, event: str, run_id: str | None = None, **fields: Any) -> dict[str, Any]:
+        """Wait for an entry of the log; return the first."""
+        what = f"{event} is logged for {run_id} {fields or ''}"
+        return dict(wait_until(lambda: self.entries(event, run_id, **fields), what)[0])
 
-    def entries(self, event: str | None = None, run_id: str | None = None) -> list[dict[str, Any]]:
-        return [entry for service in self.services for entry in service.entries(event, run_id)]
+    def entries(self, event: str | None = None, run_id: str | None = None, **fields: Any) -> list[dict[str, Any]]:
+        return [entry for service in self.services for entry in service.entries(event, run_id, **fields)]
 
     def said(self, run_id: str) -> list[str]:
         return [entry["message"] for entry in self.entries(run_id=run_id)]
@@ -417,7 +414,8 @@ def a_run(
     """Return a flow_run with one READY step of these charts, all of which are wanted."""
     inputs = an_input(charts, len(charts) if min_images is None else min_images)
     step = a_step(inputs=inputs, timeframe=TIMEFRAME, status=changes.pop("status", "READY"))
-    return a_flow_run({STEP_ID: step}, runId=run_id, **changes)
+    steps = changes.pop("steps", None) or {STEP_ID: step}
+    return a_flow_run(steps, runId=run_id, **changes)
 
 
 @contextmanager
@@ -452,7 +450,7 @@ def _clients(surroundings: Mapping[str, str]) -> tuple[firestore.Client, storage
         for name in ("FIRESTORE_EMULATOR_HOST", "STORAGE_EMULATOR_HOST"):
             patch.setenv(name, surroundings[name])
         patch.setenv("DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA", "true")
-        anonymous = AnonymousCredentials()
+        anonymous = AnonymousCredentials()  # type: ignore[no-untyped-call]
         return (
             firestore.Client(project=PROJECT, credentials=anonymous),
             storage.Client(project=PROJECT, credentials=anonymous),
@@ -483,7 +481,7 @@ def check_invariants(world: World, run_ids: Sequence[str]) -> None:
         *_log_problems(world),
         *_key_problems(world, run_ids),
     ]
-    assert not problems
+    assert not problems, "\n".join(problems)
 
 
 def _limit_problems(world: World) -> Iterator[str]:
@@ -532,6 +530,8 @@ def _claim_problems(world: World) -> Iterator[str]:
         before, after = _steps(change.old), _steps(change.new)
         for step_id, step in after.items():
             old = before.get(step_id, {})
+            if old == step:
+                continue
             moved = (old.get("status"), step["status"])
             if moved not in _LIFE:
                 yield f"{change.name}: {step_id} went from {moved[0]} to {moved[1]}"
@@ -540,7 +540,8 @@ def _claim_problems(world: World) -> Iterator[str]:
 
 
 def _steps(document: Any) -> dict[str, dict[str, Any]]:
-    return {} if document is None else dict(_helpers.decode_dict(document.fields, None).get("steps", {}))
+    fields: Any = {} if document is None else _helpers.decode_dict(document.fields, None)
+    return dict(fields.get("steps", {}))
 
 
 def _token(step: Mapping[str, Any]) -> str | None:
@@ -607,7 +608,3 @@ def _key_problems(world: World, run_ids: Sequence[str]) -> Iterator[str]:
         for name, content in world.objects(run_id).items():
             if needle in name.encode() + content:
                 yield f"a key in {name}"
-
-
-def limited(accounts: Sequence[SandboxAccount], **limits: int) -> tuple[SandboxAccount, ...]:
-    return tuple(replace(one.limited(**limits)) for one in accounts)
