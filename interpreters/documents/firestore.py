@@ -40,7 +40,9 @@ _READ_RETRY = Retry(
     timeout=20.0,
 )
 
-_CONTENTION = (exceptions.Aborted, exceptions.FailedPrecondition, exceptions.AlreadyExists, ValueError)
+_CONTENTION = (exceptions.Aborted, exceptions.FailedPrecondition, exceptions.AlreadyExists)
+_LIBRARY_GAVE_UP = ("Failed to commit transaction", "The transaction has no transaction ID")
+"""How the library's ValueErrors begin when its own tries are used up, or when a begin failed and it rolls back."""
 _DOUBTFUL = (exceptions.InvalidArgument, exceptions.NotFound)
 _PASSING = (
     exceptions.ServiceUnavailable,
@@ -106,11 +108,16 @@ class FirestoreDocuments:
         def body(transaction: Transaction) -> T:
             snapshots = self._snapshots(paths, transaction)
             decision = rule(_documents(snapshots))
+            if not decision.changes:
+                raise _NothingToWriteError(decision.outcome)
             for change in decision.changes:
                 _write(transaction, change, snapshots[change.path], {})
             return decision.outcome
 
-        outcome: T = transactional(body)(self._client().transaction())
+        try:
+            outcome: T = transactional(body)(self._client().transaction())
+        except _NothingToWriteError as unchanged:
+            return unchanged.outcome  # type: ignore[no-any-return]
         return outcome
 
     def _with_preconditions(self, paths: Sequence[str], rule: Rule[T]) -> T:
@@ -133,12 +140,33 @@ class FirestoreDocuments:
         while True:
             try:
                 return act()
-            except (*_CONTENTION, *_DOUBTFUL, *_PASSING) as error:
-                doubts += isinstance(error, _DOUBTFUL)
-                patience = CONTENTION_PATIENCE_SECONDS if isinstance(error, _CONTENTION) else PATIENCE_SECONDS
-                if doubts >= DOUBTFUL_TRIES or time.monotonic() - started > patience:
-                    raise
+            except (exceptions.GoogleAPIError, ValueError) as error:
+                cause = _cause(error)
+                doubts += isinstance(cause, _DOUBTFUL)
+                if doubts >= DOUBTFUL_TRIES or time.monotonic() - started > _patience(cause):
+                    raise cause from None
             self._sleep(next(delays))
+
+
+def _cause(error: BaseException) -> BaseException:
+    """Return what is behind the library's ValueErrors: its own tries used up, or a begin that failed."""
+    behind = error.__cause__ or error.__context__
+    return behind if behind is not None and str(error).startswith(_LIBRARY_GAVE_UP) else error
+
+
+def _patience(error: BaseException) -> float:
+    """Return for how many seconds such an error is worth another try."""
+    if isinstance(error, _CONTENTION):
+        return CONTENTION_PATIENCE_SECONDS
+    return PATIENCE_SECONDS if isinstance(error, (*_PASSING, *_DOUBTFUL)) else -1.0
+
+
+class _NothingToWriteError(Exception):
+    """Ends a transaction without a commit: there is nothing to commit, and no commit to lose the answer of."""
+
+    def __init__(self, outcome: Any) -> None:
+        super().__init__()
+        self.outcome = outcome
 
 
 class _RuleBrokeError(Exception):

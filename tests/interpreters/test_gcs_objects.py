@@ -1,0 +1,307 @@
+"""Objects in Cloud Storage when requests fail, answers are lost, and names are taken."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from google.cloud import storage
+
+from effects import ObjectNotStored, ObjectStored, PutObject, blob
+from interpreters.cloud import Once
+from interpreters.objects.gcs import GcsObjects
+from interpreters.sandbox.storage import StorageServer
+from tests.builders import NOW, a_png
+from tests.emulators import our_storage, storage_on
+
+pytestmark = pytest.mark.timeout(30)
+
+BUCKET = "charts-bucket"
+NAME = "charts/20251215-102530_BTCUSDT_k3f7a/charts:4h:all/20251215-102530_BTCUSDT_4h_x.png"
+PICTURE = a_png()
+LARGE = a_png(padding=b"x" * 9_000_000)
+"""More than the library sends in one request."""
+SLACK_SECONDS = 0.6
+
+
+@dataclass
+class World:
+    """A Cloud Storage that can be made to fail, and a store on it."""
+
+    server: StorageServer
+    client: storage.Client
+
+    def put(
+        self,
+        data: bytes = PICTURE,
+        name: str = NAME,
+        *,
+        create_only: bool = True,
+        content_type: str = "image/png",
+        bucket: str = BUCKET,
+        seconds: float = 10.0,
+    ) -> ObjectStored | ObjectNotStored:
+        effect = PutObject(
+            bucket=bucket,
+            name=name,
+            content=blob(data),
+            content_type=content_type,
+            create_only=create_only,
+            give_up_at=NOW + timedelta(seconds=seconds),
+        )
+        return GcsObjects(lambda: self.client).put(effect, NOW)
+
+    def objects(self) -> dict[str, bytes]:
+        return self.server.objects(BUCKET)
+
+    def fail(self, kind: str | None = "objects.insert", **fault: Any) -> None:
+        self.server.faults.add(kind=kind, **fault)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with our_storage(BUCKET) as server, storage_on(server.address) as client:
+        yield World(server, client)
+
+
+def stored(name: str = NAME) -> ObjectStored:
+    return ObjectStored(name=name, uri=f"gs://{BUCKET}/{name}", at=NOW)
+
+
+# Names and bytes.
+
+
+@pytest.mark.parametrize(
+    "name", [NAME, "charts/with space/ünï ✓ #1?&=+.png", "a%2Fb", "日本/€", "charts/run/step.a/manifest.json"]
+)
+def test_an_object_of_any_name_is_stored(world: World, name: str) -> None:
+    assert world.put(name=name) == stored(name)
+    assert world.objects() == {name: PICTURE}
+
+
+@pytest.mark.parametrize("content_type", ["image/png", "application/json"])
+@pytest.mark.parametrize("data", [PICTURE, LARGE], ids=["small", "large"])
+def test_an_object_has_its_content_type(world: World, data: bytes, content_type: str) -> None:
+    assert world.put(data, content_type=content_type) == stored()
+    found = world.client.bucket(BUCKET).get_blob(NAME)
+    assert (found.content_type, found.size) == (content_type, len(data))
+
+
+def test_no_bytes_are_an_object_too(world: World) -> None:
+    assert world.put(b"") == stored()
+    assert world.objects() == {NAME: b""}
+
+
+@pytest.mark.parametrize("data", [PICTURE, LARGE], ids=["small", "large"])
+def test_a_name_that_has_the_same_bytes_counts_as_stored_and_is_not_written_again(
+    world: World, data: bytes
+) -> None:
+    world.put(data)
+    generation = world.client.bucket(BUCKET).get_blob(NAME).generation
+    assert world.put(data) == stored()
+    assert world.client.bucket(BUCKET).get_blob(NAME).generation == generation
+
+
+@pytest.mark.parametrize("other", [b"other bytes", b"", PICTURE[:-1]])
+def test_a_name_that_has_other_bytes_is_taken_and_left_alone(world: World, other: bytes) -> None:
+    world.put(other)
+    assert world.put() == ObjectNotStored(
+        name=NAME, reason="name_taken", message="the name has other bytes", at=NOW
+    )
+    assert world.objects() == {NAME: other}
+
+
+def test_a_manifest_is_written_over(world: World) -> None:
+    for number in (1, 2, 2):
+        manifest = json.dumps({"n": number}).encode()
+        assert world.put(manifest, create_only=False, content_type="application/json") == stored()
+        assert world.objects() == {NAME: manifest}
+    assert world.server.counts["objects.insert"] == 3
+
+
+def test_of_many_that_create_one_name_exactly_one_wins(world: World) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        outcomes = list(pool.map(lambda i: world.put(b"picture %d" % i), range(8)))
+    (winner,) = [i for i, outcome in enumerate(outcomes) if isinstance(outcome, ObjectStored)]
+    assert world.objects() == {NAME: b"picture %d" % winner}
+    assert [getattr(one, "reason", "") for one in outcomes].count("name_taken") == 7
+
+
+# Requests that fail, and answers that are lost.
+
+FAULTS = {
+    "503 before": {"when": "before"},
+    "503 after": {"when": "after"},
+    "429 before": {"when": "before", "status": 429},
+    "500 after": {"when": "after", "status": 500},
+    "dropped before": {"when": "before", "drop_connection": True},
+    "dropped after": {"when": "after", "drop_connection": True},
+}
+
+
+@pytest.mark.parametrize("create_only", [True, False], ids=["create only", "write over"])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_request_that_fails_once_is_healed_by_sending_it_again(
+    world: World, fault: str, create_only: bool
+) -> None:
+    world.fail(**FAULTS[fault])
+    assert world.put(create_only=create_only) == stored()
+    assert world.objects() == {NAME: PICTURE}
+    assert world.server.faults.is_spent
+    assert world.server.counts["objects.insert"] == 2
+
+
+@pytest.mark.parametrize("kind", ["uploads.begin", "uploads.send"])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_large_upload_that_fails_once_is_healed_by_sending_it_again(world: World, fault: str, kind: str) -> None:
+    world.fail(kind, **FAULTS[fault])
+    assert world.put(LARGE) == stored()
+    assert world.objects() == {NAME: LARGE}
+    assert world.server.faults.is_spent
+
+
+@pytest.mark.parametrize("fault", ["503 after", "dropped after"])
+def test_bytes_of_another_are_not_taken_for_ones_own_though_answers_are_lost(world: World, fault: str) -> None:
+    world.put(b"theirs")
+    world.fail(**FAULTS[fault])
+    outcome = world.put()
+    assert isinstance(outcome, ObjectNotStored)
+    assert outcome.reason == "name_taken"
+    assert world.objects() == {NAME: b"theirs"}
+
+
+def test_a_look_at_the_taken_name_that_fails_once_is_healed(world: World) -> None:
+    world.put()
+    world.fail("objects.get")
+    assert world.put() == stored()
+
+
+def test_a_taken_name_that_is_free_again_is_not_called_stored(world: World) -> None:
+    world.put(b"theirs")
+
+    def delete(method: str, target: str) -> bool:
+        world.server.contents.delete(BUCKET, NAME)
+        return True
+
+    world.fail("objects.get", status=None, matching=delete)
+    outcome = world.put()
+    assert isinstance(outcome, ObjectNotStored | ObjectStored)
+    assert isinstance(outcome, ObjectStored) == (world.objects() == {NAME: PICTURE})
+
+
+@pytest.mark.parametrize("status", [400, 401, 403])
+def test_a_refusal_is_said_and_not_tried_again(world: World, status: int) -> None:
+    world.fail(status=status, times=None)
+    outcome = world.put()
+    assert isinstance(outcome, ObjectNotStored)
+    assert outcome.reason == "failed"
+    assert str(status) in outcome.message
+    assert len(outcome.message) <= 300
+    assert world.server.counts["objects.insert"] == 1
+
+
+@pytest.mark.parametrize("create_only", [True, False], ids=["create only", "write over"])
+def test_a_bucket_that_is_not_there_is_said(world: World, create_only: bool) -> None:
+    outcome = world.put(bucket="no-such-bucket", create_only=create_only)
+    assert isinstance(outcome, ObjectNotStored)
+    assert outcome.reason == "failed"
+    assert "NotFound: 404" in outcome.message
+    assert "bucket does not exist" in outcome.message
+    assert world.server.counts["objects.insert"] == 1
+
+
+# Time.
+
+
+@dataclass
+class Timed:
+    outcome: ObjectStored | ObjectNotStored
+    seconds: float
+
+
+def timed(world: World, data: bytes = PICTURE, seconds: float = 1.0, patience: float = 5.0) -> Timed:
+    """Put within so many seconds; one that takes longer than patience is let go by a server that is well again."""
+    started = time.monotonic()
+    with ThreadPoolExecutor(1) as pool:
+        putting = pool.submit(world.put, data, seconds=seconds)
+        while not putting.done() and time.monotonic() - started < patience:
+            time.sleep(0.01)
+        took = time.monotonic() - started
+        world.server.faults.clear()
+        return Timed(putting.result(), took)
+
+
+@pytest.mark.parametrize("data", [PICTURE, LARGE], ids=["small", "large"])
+def test_a_server_that_does_not_answer_is_given_up_in_time(world: World, data: bytes) -> None:
+    world.fail(None, status=None, delay_seconds=8.0, times=None)
+    put = timed(world, data, seconds=1.2)
+    assert isinstance(put.outcome, ObjectNotStored)
+    assert put.outcome.reason == "failed"
+    assert put.seconds < 1.2 + SLACK_SECONDS
+
+
+def test_a_server_that_is_never_well_is_given_up_in_time(world: World) -> None:
+    world.fail(times=None)
+    put = timed(world, seconds=1.5)
+    assert isinstance(put.outcome, ObjectNotStored)
+    assert put.outcome.reason == "failed"
+    assert "503" in put.outcome.message
+    assert put.seconds < 1.5 + SLACK_SECONDS
+
+
+def test_a_second_try_has_only_the_time_that_is_left(world: World) -> None:
+    world.fail(delay_seconds=0.8)
+    world.fail(status=None, delay_seconds=8.0, times=None)
+    put = timed(world, seconds=2.0)
+    assert isinstance(put.outcome, ObjectNotStored)
+    assert put.seconds < 2.0 + SLACK_SECONDS
+
+
+@pytest.mark.parametrize(
+    "fault", [{"status": 503}, {"status": None, "delay_seconds": 8.0}], ids=["503", "no answer"]
+)
+def test_a_look_at_the_taken_name_is_given_up_in_time(world: World, fault: dict[str, Any]) -> None:
+    world.put()
+    world.fail(delay_seconds=0.8, status=None)
+    world.fail("objects.get", times=None, **fault)
+    put = timed(world, seconds=1.2)
+    assert isinstance(put.outcome, ObjectNotStored)
+    assert put.outcome.reason == "failed"
+    assert put.seconds < 1.2 + SLACK_SECONDS
+
+
+def test_an_upload_that_begins_too_late_is_still_tried_for_a_second(world: World) -> None:
+    assert world.put(seconds=-5.0) == stored()
+
+
+def test_nobody_at_the_address_is_said_in_time() -> None:
+    with storage_on("http://127.0.0.1:1") as client:
+        started = time.monotonic()
+        outcome = World(StorageServer(), client).put(seconds=1.0)
+    assert isinstance(outcome, ObjectNotStored)
+    assert outcome.reason == "failed"
+    assert time.monotonic() - started < 1.0 + SLACK_SECONDS
+
+
+def test_a_client_is_made_at_the_first_use_and_once(world: World) -> None:
+    made: list[int] = []
+
+    def make() -> storage.Client:
+        made.append(1)
+        time.sleep(0.05)
+        return world.client
+
+    store = GcsObjects(Once(make))
+    assert made == []
+    effect = PutObject(
+        bucket=BUCKET, name=NAME, content=blob(PICTURE), content_type="image/png", create_only=True, give_up_at=NOW
+    )
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(lambda _: store.put(effect, NOW), range(8))) == {stored()}
+    assert made == [1]
