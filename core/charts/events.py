@@ -62,6 +62,10 @@ def events_of_result(result: StepResult) -> tuple[LogEvent, ...]:
             LogEvent("step_noop", f"nothing done: {result.noop_reason}", fields={"reason": result.noop_reason}),
         )
     code = result.error.code if result.error else None
+    said = f": {result.error.message}" if result.error else ""
+    if result.is_claim_unknown:
+        lost = {"stepId": result.step_id, "claimed": False, "reason": "store_failed", "errorCode": code}
+        return (LogEvent("claim_attempt", f"did not claim {result.step_id}{said}", "ERROR", lost),)
     fields = {
         "status": result.status,
         "itemsCount": result.items_count,
@@ -70,7 +74,6 @@ def events_of_result(result: StepResult) -> tuple[LogEvent, ...]:
         "errorCode": code,
         "outputsManifestGcsUri": result.manifest_uri,
     }
-    said = f": {result.error.message}" if result.error else ""
     message = f"{result.step_id} {result.status}, {result.items_count} pictures{said}"
     return (LogEvent("step_completed", message, "ERROR" if code else "INFO", fields),)
 

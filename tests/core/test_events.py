@@ -83,3 +83,9 @@ def test_a_failed_step_is_an_error_with_its_code() -> None:
     (event,) = events_of_result(result)
     assert (event.severity, event.fields["errorCode"]) == ("ERROR", "VALIDATION_FAILED")
     assert text_summary(result).endswith("minImages=unknown, error=VALIDATION_FAILED")
+
+
+def test_a_claim_that_failed_completes_nothing() -> None:
+    error = step_error("INTERNAL_ERROR", "the claim failed: ServiceUnavailable")
+    (event,) = events_of_result(StepResult(status="FAILED", step_id=STEP_ID, error=error, is_claim_unknown=True))
+    assert (event.event, event.severity, event.fields["claimed"]) == ("claim_attempt", "ERROR", False)

@@ -35,6 +35,7 @@ from tests.end_to_end.service_world import (
 READS = ("BatchGetDocuments", "RunQuery", "GetDocument", "ListDocuments")
 MOST_READS, MOST_COMMITS = 4, 3
 MEASUREMENTS = 3
+"""A machine that is busy elsewhere may miss a slot, and reserve another: that is contention."""
 
 
 @pytest.fixture(scope="module", params=MODES)
@@ -91,8 +92,10 @@ def measure(world: World) -> tuple[int, int, Counter[str], Counter[str]]:
 def test_a_step_with_five_charts_takes_at_most_four_read_calls_and_three_commits(
     world: World, request: pytest.FixtureRequest
 ) -> None:
-    measured = [measure(world) for _ in range(MEASUREMENTS)]
-    count, commits, made, documents = min(measured, key=lambda one: one[:2])
+    for _ in range(MEASUREMENTS):
+        count, commits, made, documents = measure(world)
+        if count <= MOST_READS:
+            break
     print(  # noqa: T201 - the number is wanted
         f"\none step with five charts, {request.node.callspec.params['running']}: {count} Firestore read calls of "
         f"{sum(documents.values())} documents, {commits} commits; all calls: {dict(made)}"

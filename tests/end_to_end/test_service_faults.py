@@ -26,6 +26,8 @@ ABORTED = grpc.StatusCode.ABORTED
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
 DEADLINE_EXCEEDED = grpc.StatusCode.DEADLINE_EXCEEDED
 INTERNAL = grpc.StatusCode.INTERNAL
+MOST_COMMITS_WHEN_SLOW = 6
+"""A claim, a finalize, and a few reservations: slots may be missed until it is known how slow the database is."""
 
 
 @pytest.fixture(scope="module", params=MODES)
@@ -48,6 +50,19 @@ def done(world: World, run_id: str, pictures: int) -> None:
     assert world.await_entry("cloud_event_finished", run_id)["status"] == "ok"
     assert len(world.entries("step_completed", run_id)) == 1
     assert len(claims(world, run_id)) == 1
+
+
+@pytest.fixture(scope="module")
+def hasty() -> Iterator[World]:
+    """Run a service that waits no longer than a second for a chart."""
+    with a_world({"CHART_IMG_TIMEOUT_SECONDS": "1"}) as world:
+        yield world
+
+
+@pytest.fixture
+def impatient(hasty: World) -> Iterator[World]:
+    with hasty.scenario() as scenario:
+        yield scenario
 
 
 # Firestore.
@@ -103,9 +118,8 @@ def test_a_commit_that_fails_is_settled_whether_it_was_applied_or_not(
 
 
 @own_firestore
-@pytest.mark.parametrize("commit", COMMITS)
-def test_a_commit_that_is_aborted_again_and_again_is_settled_in_the_end(world: World, commit: str) -> None:
-    world.sandbox.firestore.faults.add("Commit", code=ABORTED, times=7, matching=COMMITS[commit])
+def test_a_claim_that_is_aborted_more_often_than_the_library_tries_is_settled_in_the_end(world: World) -> None:
+    world.sandbox.firestore.faults.add("Commit", code=ABORTED, times=6, matching=COMMITS["claim"])
     done(world, world.write(), 2)
     assert world.sandbox.firestore.faults.remaining() == 0
 
@@ -135,12 +149,17 @@ def test_a_rollback_that_fails_hides_nothing(world: World) -> None:
 
 
 @own_firestore
-def test_a_slow_database_makes_steps_slow_and_no_call_early(world: World) -> None:
-    world.sandbox.firestore.latency_seconds = 0.08
+def test_a_slow_database_makes_steps_slow_and_no_chart_miss_its_slot_again_and_again(world: World) -> None:
+    world.sandbox.firestore.latency_seconds = 0.1
+    world.sandbox.firestore.tally.clear()
     try:
-        done(world, world.write(charts=FIVE), 5)
+        run_id = world.write(charts=FIVE)
+        world.await_entry("cloud_event_finished", run_id)
+        commits = world.sandbox.firestore.calls["Commit"]
     finally:
         world.sandbox.firestore.latency_seconds = 0.0
+    done(world, run_id, 5)
+    assert commits <= 1 + MOST_COMMITS_WHEN_SLOW
 
 
 # Cloud Storage.
@@ -163,35 +182,17 @@ UPLOADS: dict[str, Callable[[str, str], bool]] = {
     ids=["503", "503 though stored", "dropped", "dropped though stored"],
 )  # fmt: skip
 def test_an_upload_without_a_good_answer_is_sent_again_and_stored_once(
-    world: World, upload: str, when: Any, drop: bool
+    impatient: World, upload: str, when: Any, drop: bool
 ) -> None:
-    world.sandbox.storage.faults.add(
-        when, times=2, matching=UPLOADS[upload], kind="objects.insert", drop_connection=drop
-    )
-    run_id = world.write()
-    done(world, run_id, 2)
-    assert world.sandbox.storage.faults.is_spent
-    assert len(world.objects(run_id)) == 3
+    faults = impatient.sandbox.storage.faults
+    faults.add(when, matching=UPLOADS[upload], kind="objects.insert", drop_connection=drop)
+    run_id = impatient.write()
+    done(impatient, run_id, 2)
+    assert faults.is_spent
+    assert len(impatient.objects(run_id)) == 3
 
 
 # Chart-IMG.
-
-
-@pytest.fixture(scope="module")
-def hasty() -> Iterator[World]:
-    """Run a service that waits no longer than a second for a chart."""
-    with a_world({"CHART_IMG_TIMEOUT_SECONDS": "1"}) as world:
-        yield world
-
-
-@pytest.fixture
-def impatient(hasty: World) -> Iterator[World]:
-    with hasty.scenario() as scenario:
-        yield scenario
-
-
-def _is_first(asked: Any) -> bool:
-    return "studies" in asked.body and asked.account_id is not None
 
 
 @pytest.mark.parametrize(
@@ -206,10 +207,10 @@ def _is_first(asked: Any) -> bool:
     ],
 )
 def test_a_chart_that_fails_once_is_drawn_at_the_next_try(impatient: World, fault: Fault) -> None:
+    asked = len(impatient.sandbox.chart_img.ledger.asked())
     impatient.sandbox.chart_img.faults.add(fault)
-    run_id = impatient.write()
-    done(impatient, run_id, 2)
-    assert len(impatient.entries("chart_api_call_started", run_id)) == 3
+    done(impatient, impatient.write(), 2)
+    assert len(impatient.sandbox.chart_img.ledger.asked()) == asked + 3
 
 
 @pytest.mark.parametrize(
