@@ -8,11 +8,16 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from core.charts.settings import ChartConfiguration
 from core.cloud import CloudSettings
 from interpreters.cloud import firestore_client, storage_client
+from interpreters.documents.firestore import READ_RETRY, READ_SECONDS
 from interpreters.templates import TEMPLATES_COLLECTION
+
+_PROBE = b"written by the doctor"
+_ONCE: dict[str, Any] = {"timeout": 15, "retry": None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,18 +68,23 @@ def _credentials(settings: CloudSettings) -> str:
 
 
 def _database(settings: CloudSettings) -> str:
-    templates = list(firestore_client(settings).collection(TEMPLATES_COLLECTION).limit(1000).stream(timeout=15))
+    templates = list(
+        firestore_client(settings)
+        .collection(TEMPLATES_COLLECTION)
+        .limit(1000)
+        .stream(retry=READ_RETRY, timeout=READ_SECONDS)
+    )
     hint = "" if templates else "; seed them with `worker-chart-export templates import`"
     return f"{settings.database} answers, {len(templates)} chart templates{hint}"
 
 
 def _bucket(settings: CloudSettings, bucket: str) -> str:
     blob = storage_client(settings).bucket(bucket).blob(f"doctor/{uuid.uuid4().hex}.txt")
-    blob.upload_from_string(b"written by the doctor", content_type="text/plain", if_generation_match=0, timeout=15)
+    blob.upload_from_string(_PROBE, content_type="text/plain", if_generation_match=0, **_ONCE)
     try:
-        if blob.download_as_bytes(timeout=15) != b"written by the doctor":
+        if blob.download_as_bytes(**_ONCE) != _PROBE:
             message = "it gives back other bytes than were written"
             raise OSError(message)
     finally:
-        blob.delete(timeout=15)
+        blob.delete(**_ONCE)
     return f"gs://{bucket} can be written and read"

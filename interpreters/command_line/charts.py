@@ -191,7 +191,7 @@ def _opened(store: str, folder: Path) -> Iterator[Home]:
 def _place(call: ChartCall, home: Home) -> None:
     try:
         held = home.place(call.flow_run)
-    except (sqlite3.Error, GoogleAPIError, GoogleAuthError) as error:
+    except (sqlite3.Error, GoogleAPIError, GoogleAuthError, ValueError) as error:
         stop(home.name, f"cannot be written: {error}")
     if held:
         message = f"a worker is at work on {', '.join(held)} of this run in {home.name}; wait for its end"
@@ -307,7 +307,10 @@ def _stored(store: str, folder: Path, collection: str) -> Mapping[str, Document]
     if store == "embedded" and not StateDirectory.exists(folder):
         return {}
     with _opened(store, folder) as home:
-        return home.documents.collection(collection)
+        try:
+            return home.documents.collection(collection)
+        except (sqlite3.Error, GoogleAPIError, GoogleAuthError) as error:
+            stop(home.name, f"cannot be read: {error}")
 
 
 @worker_chart_export.group("templates")

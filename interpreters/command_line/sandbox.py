@@ -80,6 +80,9 @@ def sandbox(
 
 
 def _serve(whole: Sandbox, env_file: Path | None) -> None:
+    ended = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ended.set())
     environment = whole.environment()
     lines = "\n".join(f"export {name}={shlex.quote(value)}" for name, value in environment.items())
     os.environ.update(environment)
@@ -92,7 +95,4 @@ def _serve(whole: Sandbox, env_file: Path | None) -> None:
     say(
         f"# {len(templates)} chart templates are stored; events go to {', '.join(whole.services)}; stop with Ctrl-C"
     )
-    ended = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: ended.set())
     ended.wait()

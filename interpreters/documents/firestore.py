@@ -33,7 +33,7 @@ DOUBTFUL_TRIES = 3
 
 READ_SECONDS = 10.0
 """How long one read may take."""
-_READ_RETRY = Retry(
+READ_RETRY = Retry(
     if_exception_type(exceptions.ServiceUnavailable, exceptions.InternalServerError, exceptions.DeadlineExceeded),
     initial=0.1,
     maximum=2.0,
@@ -88,7 +88,7 @@ class FirestoreDocuments:
         return self._patiently(
             lambda: {
                 snapshot.reference.path: _plain(snapshot) or {}
-                for snapshot in self._client().collection(name).stream()
+                for snapshot in self._client().collection(name).stream(retry=READ_RETRY, timeout=READ_SECONDS)
             }
         )
 
@@ -99,7 +99,7 @@ class FirestoreDocuments:
             return {}
         client = self._client()
         references = [client.document(path) for path in paths]
-        found = client.get_all(references, transaction=transaction, retry=_READ_RETRY, timeout=READ_SECONDS)
+        found = client.get_all(references, transaction=transaction, retry=READ_RETRY, timeout=READ_SECONDS)
         return {snapshot.reference.path: snapshot for snapshot in found}
 
     def _in_transaction(self, paths: Sequence[str], rule: Rule[T]) -> T:

@@ -6,6 +6,7 @@ Owns uploads, their timeouts, and the settling of an upload whose answer was los
 from __future__ import annotations
 
 import base64
+import time
 from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import google_crc32c
 import requests
 from google.api_core import exceptions
+from google.auth.exceptions import GoogleAuthError
 
 from core.charts.naming import object_uri
 from effects import ObjectNotStored, ObjectStored, PutObject
@@ -21,8 +23,16 @@ if TYPE_CHECKING:
     from google.cloud.storage import Blob, Client
 
 LEAST_SECONDS = 1.0
+TRY_SECONDS = 10.0
+"""How long one try may be silent; the program makes the next one."""
 CONNECT_SECONDS = 5.0
-_FAILURES = (exceptions.GoogleAPICallError, exceptions.RetryError, requests.RequestException, OSError)
+_FAILURES = (
+    exceptions.GoogleAPICallError,
+    exceptions.RetryError,
+    requests.RequestException,
+    GoogleAuthError,
+    OSError,
+)
 
 
 class GcsObjects:
@@ -34,11 +44,11 @@ class GcsObjects:
 
     def put(self, effect: PutObject, now: datetime) -> ObjectStored | ObjectNotStored:
         """Store the bytes; a create-only name that has the same bytes counts as stored."""
-        seconds = max((effect.give_up_at - now).total_seconds(), LEAST_SECONDS)
+        left = max((effect.give_up_at - now).total_seconds(), LEAST_SECONDS)
         data = effect.content.data or b""
         try:
             blob = self._client().bucket(effect.bucket).blob(effect.name)
-            if not _upload(blob, data, effect, seconds):
+            if not _upload(blob, data, effect, min(left, TRY_SECONDS)):
                 return _not_stored(effect, "name_taken", "the name has other bytes", now)
         except _FAILURES as error:
             return _not_stored(effect, "failed", f"{type(error).__name__}: {error}"[:300], now)
@@ -46,24 +56,28 @@ class GcsObjects:
 
 
 def _upload(blob: Blob, data: bytes, effect: PutObject, seconds: float) -> bool:
-    """Upload, sending again what failed; return False if the name has other bytes."""
-    from google.cloud.storage.retry import DEFAULT_RETRY  # noqa: PLC0415 - the library is slow to import
-
-    timeouts = (CONNECT_SECONDS, seconds)
+    """Upload, once: the program tries again. Return False if the name has other bytes."""
+    ends = time.monotonic() + seconds
     try:
         blob.upload_from_string(
             data,
             content_type=effect.content_type,
             if_generation_match=0 if effect.create_only else None,
             checksum="crc32c",
-            timeout=timeouts,
-            retry=DEFAULT_RETRY.with_timeout(seconds),
+            timeout=_timeout(ends),
+            retry=None,
         )
     except exceptions.PreconditionFailed:
         # Either another object has the name, or an earlier try of this upload landed and its answer was lost.
-        blob.reload(timeout=timeouts)
+        blob.reload(timeout=_timeout(ends), retry=None)
         return bool(blob.crc32c == _crc32c(data))
     return True
+
+
+def _timeout(ends: float) -> tuple[float, float]:
+    """Return how long to wait for a connection, and for the next bytes."""
+    left = max(ends - time.monotonic(), 0.1)
+    return min(CONNECT_SECONDS, left), left
 
 
 def _crc32c(data: bytes) -> str:

@@ -40,6 +40,10 @@ FIVE_CHARTS: dict[str, Any] = json.loads((FLOW_RUNS / "five_charts.json").read_t
 RUN_ID = FIVE_CHARTS["runId"]
 FLOW_RUN = f"flow_runs/{RUN_ID}"
 FIRESTORE = ("--store", "firestore")
+needs_our_firestore = pytest.mark.skipif(
+    GIVEN_FIRESTORE is not None,
+    reason=f"{FIRESTORE_HOST} is set, and this test needs the faults of our own server",
+)
 REAL, MOCK = {"CHARTS_API_MODE": "real"}, {"CHARTS_API_MODE": "mock"}
 
 
@@ -87,9 +91,7 @@ class Project:
         return {one.id: one.to_dict() for one in self.client.collection(name).stream()}
 
     def deny(self) -> None:
-        """Let Firestore refuse everything that is asked of this project."""
-        if GIVEN_FIRESTORE:
-            pytest.skip(f"{FIRESTORE_HOST} is set, and this test needs the faults of our own server")
+        """Let the sandbox's Firestore refuse everything that is asked of this project."""
         self.cloud.sandbox.firestore.faults.add(
             "*", code=grpc.StatusCode.PERMISSION_DENIED, times=100_000, matching=self._is_asked
         )
@@ -255,6 +257,7 @@ def test_a_flow_run_that_firestore_cannot_hold_is_refused_in_words(
     assert "cannot be written" in problem
 
 
+@needs_our_firestore
 @pytest.mark.parametrize("name", [*MODES, "import", "accounts"])
 def test_a_database_that_refuses_is_said_in_words(refusals: Mapping[str, Ended], name: str) -> None:
     assert_no_traceback(refusals[name])
@@ -404,7 +407,12 @@ def test_the_doctor_says_how_to_seed_templates(looks: Mapping[str, Ended]) -> No
     ("name", "check", "advice"),
     [
         ("no bucket", "bucket", ("create gs://no-such-bucket", "roles/storage.objectUser")),
-        ("no database", "database", ("create the Firestore database (default)", "roles/datastore.user")),
+        pytest.param(
+            "no database",
+            "database",
+            ("create the Firestore database (default)", "roles/datastore.user"),
+            marks=needs_our_firestore,
+        ),
     ],
 )
 def test_the_doctor_says_what_is_wrong_and_what_to_do(

@@ -246,6 +246,7 @@ def test_too_few_charts_fail_the_step_and_the_event_is_settled(impatient: World)
     assert impatient.manifest(run_id)["items"] == []
 
 
+@own_firestore
 @pytest.mark.parametrize("message", ["Limit Exceeded", "Too Many Requests"])
 def test_an_account_that_the_provider_says_is_used_up_is_left_for_another(impatient: World, message: str) -> None:
     fault = Fault(status=429, message=message)
@@ -258,6 +259,7 @@ def test_an_account_that_the_provider_says_is_used_up_is_left_for_another(impati
     assert limits["acc2"] < 5_000
 
 
+@own_firestore
 def test_accounts_that_the_provider_says_are_all_used_up_fail_the_step(impatient: World) -> None:
     impatient.sandbox.chart_img.faults.add(Fault(status=429, message="Limit Exceeded"), times=None)
     run_id = impatient.write(charts=FIVE)
@@ -270,6 +272,7 @@ def test_accounts_that_the_provider_says_are_all_used_up_fail_the_step(impatient
 # Limits and keys.
 
 
+@own_firestore
 def test_more_charts_than_the_accounts_have_calls_fail_with_the_limit_and_one_alert() -> None:
     with a_world(accounts=canary_accounts(per_day=2)) as running, running.scenario() as world:
         run_id = world.write(charts=FIVE)
@@ -296,6 +299,6 @@ def test_a_key_that_is_revoked_in_the_middle_is_left_for_another_and_no_key_at_a
             run_id = world.write(charts=FIVE)
             step = world.await_end(run_id)
             assert (step["status"], step["error"]["code"]) == ("FAILED", "CHART_API_FAILED")
-            asked = [one.account_id for one in world.sandbox.chart_img.ledger.asked() if one.refused]
+            asked = [str(one.account_id) for one in world.sandbox.chart_img.ledger.asked() if one.refused]
             assert sorted(set(asked)) == ["acc1", "acc2"]
             assert not world.entries("chart_api_limit_exceeded", run_id)

@@ -140,12 +140,20 @@ class FirestoreServer:
         time.sleep(self.latency_seconds)
         fault = self.faults.take(method, request)
         try:
-            _suffer(fault, "before")
+            self._suffer_before(fault, request)
             answer = call(request)
             _suffer(fault, "after")
         except FirestoreError as error:
             context.abort(error.code, error.message)
         return answer
+
+    def _suffer_before(self, fault: Fault | None, request: Message) -> None:
+        """Fail before anything is applied; what is aborted ends its transaction, as Firestore does."""
+        if fault is not None and fault.when == "before" and fault.code is grpc.StatusCode.ABORTED:
+            transaction = getattr(request, "transaction", b"")
+            if transaction:
+                self.database.roll_back(request.database, transaction)
+        _suffer(fault, "before")
 
 
 class _Unimplemented(grpc.GenericRpcHandler):  # type: ignore[misc]
