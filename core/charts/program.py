@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 from returns.result import Failure
@@ -28,7 +27,7 @@ from core.charts.ending import (
 )
 from core.charts.failing import fail, fail_unforeseen
 from core.charts.naming import fixture_key
-from core.charts.reserving import on_reservation
+from core.charts.reserving import ROUND_TRIPS, on_reservation
 from core.charts.state import Chart, Inputs, Ledger, Phase, Stage, State, StepResult
 from core.charts.step import STEP_TYPE, ChartStep, parse_chart_step
 from core.charts.storing import on_not_stored, on_stored, storing_chart
@@ -76,13 +75,9 @@ def start(inputs: Inputs) -> Next[State]:
         step_id=chosen,
         step_type=STEP_TYPE,
         token=inputs.token,
-        lease_seconds=_lease_seconds(inputs),
+        lease_seconds=inputs.settings.invocation_timeout_seconds + LEASE_MARGIN_SECONDS,
     )
     return _next(replace(state, step_id=chosen).emit(claim))
-
-
-def _lease_seconds(inputs: Inputs) -> int:
-    return inputs.settings.invocation_timeout_seconds + LEASE_MARGIN_SECONDS
 
 
 def react(state: State, outcome: Outcome) -> Next[State]:
@@ -127,8 +122,7 @@ def _next(state: State) -> Next[State]:
 
 
 def _on_claimed(state: State, outcome: StepClaimed) -> State:
-    decided_at = outcome.lease_until - timedelta(seconds=_lease_seconds(state.inputs))
-    state = replace(state, lease_until=outcome.lease_until, commit_lag=max(outcome.at - decided_at, timedelta(0)))
+    state = replace(state, lease_until=outcome.lease_until, asked_at=state.now)
     parsed = parse_chart_step(outcome.flow_run, state.step_id)
     if isinstance(parsed, Failure):
         return finalize(state, "FAILED", invalid("the step's input is not valid", parsed.failure()))
@@ -144,7 +138,13 @@ def _on_claim_lost(state: State, outcome: ClaimLost) -> State:
 def _on_templates(state: State, outcome: TemplatesLoaded) -> State:
     assert state.step is not None
     charts = {one: _chart(state.inputs, state.step, one, outcome) for one in state.step.chart_template_ids}
-    drawing = replace(state, phase=Phase.DRAWING, charts=charts, ledgers=_ledgers(state.inputs))
+    drawing = replace(
+        state,
+        phase=Phase.DRAWING,
+        charts=charts,
+        ledgers=_ledgers(state.inputs),
+        reservation_takes=ROUND_TRIPS * (state.now - (state.asked_at or state.now)),
+    )
     return draw(drawing)
 
 

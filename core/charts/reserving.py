@@ -23,6 +23,8 @@ from effects.moments import utc_day
 
 SLOT_TOLERANCE = timedelta(seconds=SLOT_MARGIN / 2)
 """A call that would start later than this after its slot takes a new one; the rest of the margin is the network's."""
+ROUND_TRIPS = 3
+"""Begin, read and commit: what a reservation costs at most, where a read of templates costs one."""
 LONGEST_LEAD = timedelta(seconds=5)
 """How far ahead, at most, a slot is asked for because commits are slow."""
 SPARE_RESERVATIONS = 5
@@ -80,7 +82,7 @@ def _reserve(state: State, charts: list[Chart], ledger: Ledger) -> State:
     for chart in charts:
         counted = 0 if chart.held else 1
         state = state.with_chart(replace(chart, stage=Stage.RESERVING, reservations=chart.reservations + counted))
-    return replace(state, reservations=state.reservations + 1).emit(effect)
+    return replace(state, reservations=state.reservations + 1, asked_at=state.now).emit(effect)
 
 
 def _need(chart: Chart, not_before: datetime | None) -> AccountNeed:
@@ -96,8 +98,8 @@ def _need(chart: Chart, not_before: datetime | None) -> AccountNeed:
 def _soonest(state: State, ledger: Ledger) -> datetime | None:
     """Return the first moment that can be kept, where commits are so slow that a slot now would be missed."""
     is_paced = any(account.requests_per_second for account in ledger.accounts)
-    is_slow = is_paced and state.commit_lag > SLOT_TOLERANCE / 2
-    return state.now + min(2 * state.commit_lag, LONGEST_LEAD) if is_slow else None
+    is_slow = is_paced and state.reservation_takes > ROUND_TRIPS * SLOT_TOLERANCE / 2
+    return state.now + min(1.5 * state.reservation_takes, LONGEST_LEAD) if is_slow else None
 
 
 def on_reservation(state: State, outcome: AccountsReserved | AccountsExhausted) -> State:
@@ -109,8 +111,7 @@ def on_reservation(state: State, outcome: AccountsReserved | AccountsExhausted) 
     ledger = replace(ledger, full=full, dry_window=outcome.window_start if is_dry else ledger.dry_window)
     state = state.with_ledger(replay, ledger)
     assignments = outcome.assignments if isinstance(outcome, AccountsReserved) else ()
-    lags = [state.now - one.slot_at for one in assignments if one.slot_at < state.now]
-    state = replace(state, commit_lag=max(lags, default=state.commit_lag))
+    state = replace(state, reservation_takes=state.now - (state.asked_at or state.now))
     for assignment in assignments:
         state = _hold(state, assignment)
     for one in outcome.unassigned:

@@ -217,8 +217,10 @@ class State:
     """Ledger of replayed (True) and of live (False) calls."""
     reservations: int = 0
     """How many reservations were made: the next one's number."""
-    commit_lag: timedelta = timedelta(0)
-    """How long after its rule ran the outcome of a commit came, when last seen."""
+    asked_at: datetime | None = None
+    """When the templates, and later the last reservation, were asked for."""
+    reservation_takes: timedelta = timedelta(0)
+    """How long a reservation takes, as far as is known: estimated from the templates, then measured."""
     manifest: Blob | None = None
     manifest_since: datetime | None = None
     manifest_uri: str | None = None
