@@ -48,8 +48,6 @@ class Once(Generic[T]):
 
 def firestore_client(settings: CloudSettings) -> firestore.Client:
     """Return a client of the database; FIRESTORE_EMULATOR_HOST points it elsewhere."""
-    # Else gRPC writes lines of its own beside the log.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from google.cloud import firestore  # noqa: PLC0415 - the library is slow to import
 
     return firestore.Client(project=settings.project, database=settings.database)

@@ -7,11 +7,9 @@ that is the core's.
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,46 +18,36 @@ from google.api_core.exceptions import GoogleAPIError
 from google.auth.exceptions import GoogleAuthError
 from rich.console import Console
 
-from core.charts.manifest import manifest_problems
 from core.charts.planning import plan as plan_effects
 from core.charts.state import StepResult
 from core.charts.step import STEP_TYPE
 from core.charts.summary import json_summary, text_summary
-from core.charts.templates import parse_template
 from core.charts.usage import MOCK_USAGE_COLLECTION, USAGE_COLLECTION, usage_path
 from core.events import LogEvent
 from core.flow.selection import NothingToDo, select_step
-from core.problems import Problem
 from effects import Document
 from effects.moments import parse_moment
 from interpreters import shipped
 from interpreters.chart_api.fixtures import FixtureFolder
 from interpreters.clock import SystemClock
-from interpreters.cloud import Cloud
-from interpreters.command_line.accounts_table import accounts_table
+from interpreters.command_line.chart_tools import accounts_group, doctor, manifest_group, templates_group
+from interpreters.command_line.homes import DEFAULT_STATE_DIR, chosen_state_dir, opened, store_option, stored
 from interpreters.command_line.inputs import (
     SERVICE,
     ChartCall,
-    WrongCall,
-    existing_folder,
     prepare_streams,
-    read_cloud_settings,
-    read_configuration,
     read_json,
     say,
     stop,
 )
 from interpreters.command_line.progress import ChartProgress, TerminalLog
-from interpreters.doctor import examine
 from interpreters.dry_run import expected_chart, plan_as_json, plan_as_text
-from interpreters.embedded import StateDirectory
 from interpreters.ports import Home
 from interpreters.telemetry import JsonLog, Log, stderr_is_terminal
-from interpreters.templates import TemplateFolder, store_templates
+from interpreters.templates import TemplateFolder
 
 CONSOLE = Console(stderr=True)
 _YEARS = range(1971, 3000)
-DEFAULT_STATE_DIR = ".tda"
 EXIT_STEP_FAILED = 1
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -78,17 +66,6 @@ def worker_chart_export() -> None:
     or a file is wrong and nothing was claimed.
     """
     prepare_streams()
-
-
-def _store_option(command: Command) -> Command:
-    """Add the flag that says where documents and objects are kept."""
-    return click.option(
-        "--store",
-        type=click.Choice(["embedded", "firestore"]),
-        default="embedded",
-        show_default=True,
-        help="Documents and objects on this machine, or in Firestore and Cloud Storage ($GOOGLE_CLOUD_PROJECT, …).",
-    )(command)
 
 
 def _input_options(command: Command) -> Command:
@@ -135,7 +112,7 @@ def _input_options(command: Command) -> Command:
 
 @worker_chart_export.command("run-local")
 @_input_options
-@_store_option
+@store_option
 @click.option(
     "--output-summary",
     type=click.Choice(["none", "text", "json"]),
@@ -163,29 +140,12 @@ def run_local(store: str, output_summary: str, state_dir: Path | None, **flags: 
           --accounts-config-path chart-img.accounts.local.json
     """
     call = ChartCall(**flags)
-    with _opened(store, _state_dir(state_dir)) as home:
+    with opened(store, chosen_state_dir(state_dir)) as home:
         _place(call, home)
         result = _run(call, home)
         _export(call, home)
     _print_summary(output_summary, result, call)
     sys.exit(EXIT_STEP_FAILED if result.status == "FAILED" else 0)
-
-
-def _state_dir(given: Path | None) -> Path:
-    return given or Path(os.environ.get("TDA_STATE_DIR") or DEFAULT_STATE_DIR)
-
-
-@contextmanager
-def _opened(store: str, folder: Path) -> Iterator[Home]:
-    if store == "firestore":
-        yield Cloud(read_cloud_settings(), SystemClock())
-        return
-    try:
-        state = StateDirectory(folder, SystemClock())
-    except (OSError, sqlite3.Error) as error:
-        stop("--state-dir", f"{folder} cannot be used: {type(error).__name__}: {error}")
-    with closing(state):
-        yield state
 
 
 def _place(call: ChartCall, home: Home) -> None:
@@ -297,116 +257,8 @@ def _usage(path: Path | None, state_dir: Path | None, call: ChartCall) -> dict[s
         if not isinstance(given, dict) or not all(isinstance(one, dict) for one in given.values()):
             stop(f"--usage-path {path}", "must be an object of account id to usage document")
         return {usage_path(collection, account_id): one for account_id, one in given.items()}
-    return {} if state_dir is None else {**_stored("embedded", state_dir, collection)}
+    return {} if state_dir is None else {**stored("embedded", state_dir, collection)}
 
 
-def _stored(store: str, folder: Path, collection: str) -> Mapping[str, Document]:
-    """Return the documents of a collection; looking at a directory does not create anything in it."""
-    if store == "embedded" and folder.exists() and not folder.is_dir():
-        stop("--state-dir", f"{folder} is not a folder")
-    if store == "embedded" and not StateDirectory.exists(folder):
-        return {}
-    with _opened(store, folder) as home:
-        try:
-            return home.documents.collection(collection)
-        except (sqlite3.Error, GoogleAPIError, GoogleAuthError) as error:
-            stop(home.name, f"cannot be read: {error}")
-
-
-@worker_chart_export.group("templates")
-def templates_group() -> None:
-    """Look at chart templates."""
-
-
-@templates_group.command("validate")
-@click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
-def validate_templates(folder: Path | None) -> None:
-    """Check every template in DIR (default: the shipped ones); exit 1 if one is not valid."""
-    source = TemplateFolder(existing_folder("DIR", folder, shipped.TEMPLATES))
-    _, problems = _validated(source)
-    ids = source.ids()
-    for found in problems:
-        say(f"not valid: {found}")
-    wrong = {str(found.where).split(".")[0] for found in problems}
-    say(f"{len(ids) - len(wrong)} of {len(ids)} templates are valid")
-    sys.exit(1 if problems else 0)
-
-
-@templates_group.command("import")
-@click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
-def import_templates(folder: Path | None, *, dry_run: bool) -> None:
-    """Put the templates of DIR (default: the shipped ones) into Firestore, in the collection chart_templates.
-
-    Nothing is written if one of them is not valid. Templates that only Firestore has are left alone.
-    """
-    source = TemplateFolder(existing_folder("DIR", folder, shipped.TEMPLATES))
-    templates, problems = _validated(source)
-    if problems:
-        raise WrongCall(tuple(problems))
-    documents = Cloud(read_cloud_settings(), SystemClock()).documents
-    try:
-        done = store_templates(documents, templates, dry_run=dry_run)
-    except (GoogleAPIError, GoogleAuthError) as error:
-        stop("firestore", f"cannot be reached: {error}")
-    for one, what in done.items():
-        say(f"{what:<10} {one}")
-    say(", ".join(f"{list(done.values()).count(what)} {what}" for what in ("created", "changed", "unchanged")))
-
-
-def _validated(source: TemplateFolder) -> tuple[dict[str, Document], list[Problem]]:
-    templates, unreadable = source.load(source.ids())
-    problems = [Problem(f"{one}.json", said) for one, said in unreadable.items()]
-    for one, document in templates.items():
-        problems += parse_template(one, document).swap().value_or(())
-    return templates, problems
-
-
-@worker_chart_export.group("manifest")
-def manifest_group() -> None:
-    """Look at manifests."""
-
-
-@manifest_group.command("validate")
-@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
-def validate_manifest(files: tuple[Path, ...]) -> None:
-    """Check that each FILE is a ChartsOutputsManifest; exit 1 if one is not."""
-    wrong = 0
-    for file in files:
-        problems = manifest_problems(read_json(file, str(file)))
-        for found in problems:
-            say(f"not valid: {file}: {found}")
-        wrong += bool(problems)
-    say(f"{len(files) - wrong} of {len(files)} manifests are valid")
-    sys.exit(1 if wrong else 0)
-
-
-@worker_chart_export.group("accounts")
-def accounts_group() -> None:
-    """Look at Chart-IMG accounts."""
-
-
-@accounts_group.command("status")
-@click.option("--state-dir", type=click.Path(path_type=Path), help="State directory to look at.")
-@click.option("--accounts-config-path", type=click.Path(path_type=Path), help="Accounts as for run-local.")
-@_store_option
-def accounts_status(state_dir: Path | None, accounts_config_path: Path | None, store: str) -> None:
-    """Show how much of each account is used in its window (a UTC day)."""
-    configuration = read_configuration(None, None, accounts_config_path)
-    folder = _state_dir(state_dir)
-    real, mock = (_stored(store, folder, collection) for collection in (USAGE_COLLECTION, MOCK_USAGE_COLLECTION))
-    Console().print(accounts_table(real, mock, configuration, SystemClock().now()))
-
-
-@worker_chart_export.command("doctor")
-@click.option("--charts-bucket", metavar="gs://NAME", help="Bucket to look at. Default: $CHARTS_BUCKET.")
-def doctor(charts_bucket: str | None) -> None:
-    """Check configuration, credentials, database and bucket, and say what to do; exit 1 if something is wrong."""
-    configuration, settings = read_configuration(None, charts_bucket, None), read_cloud_settings()
-    sick = 0
-    for finding in examine(configuration, settings):
-        say(f"{'ok ' if finding.is_well else 'BAD'} {finding.check:<14} {finding.said}")
-        if not finding.is_well:
-            say(f"    {'':<14} what to do: {finding.advice}")
-        sick += not finding.is_well
-    sys.exit(1 if sick else 0)
+for _command in (templates_group, manifest_group, accounts_group, doctor):
+    worker_chart_export.add_command(_command)

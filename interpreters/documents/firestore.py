@@ -26,8 +26,8 @@ T = TypeVar("T")
 
 PATIENCE_SECONDS = 60.0
 """How long errors of the service are retried."""
-CONTENTION_PATIENCE_SECONDS = 240.0
-"""How long others' commits to the same documents are waited for."""
+CONTENTION_PATIENCE_SECONDS = 600.0
+"""How long others' commits to the same documents are waited for: longer than an invocation, so until it is settled."""
 DOUBTFUL_TRIES = 3
 """How often an error is retried that means either a commit that landed or a request that can never succeed."""
 

@@ -1,0 +1,74 @@
+"""Where a command works: a state directory on this machine, or Firestore and Cloud Storage.
+
+Owns the flags that choose, and the opening. Must not know what is done there.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from google.api_core.exceptions import GoogleAPIError
+from google.auth.exceptions import GoogleAuthError
+
+from effects import Document
+from interpreters.clock import SystemClock
+from interpreters.cloud import Cloud
+from interpreters.command_line.inputs import (
+    read_cloud_settings,
+    stop,
+)
+from interpreters.embedded import StateDirectory
+from interpreters.ports import Home
+
+DEFAULT_STATE_DIR = ".tda"
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def store_option(command: Command) -> Command:
+    """Add the flag that says where documents and objects are kept."""
+    return click.option(
+        "--store",
+        type=click.Choice(["embedded", "firestore"]),
+        default="embedded",
+        show_default=True,
+        help="Documents and objects on this machine, or in Firestore and Cloud Storage ($GOOGLE_CLOUD_PROJECT, …).",
+    )(command)
+
+
+def chosen_state_dir(given: Path | None) -> Path:
+    """Return the state directory: as given, else of the environment, else the default."""
+    return given or Path(os.environ.get("TDA_STATE_DIR") or DEFAULT_STATE_DIR)
+
+
+@contextmanager
+def opened(store: str, folder: Path) -> Iterator[Home]:
+    """Open the store, or stop with what is wrong with it."""
+    if store == "firestore":
+        yield Cloud(read_cloud_settings(), SystemClock())
+        return
+    try:
+        state = StateDirectory(folder, SystemClock())
+    except (OSError, sqlite3.Error) as error:
+        stop("--state-dir", f"{folder} cannot be used: {type(error).__name__}: {error}")
+    with closing(state):
+        yield state
+
+
+def stored(store: str, folder: Path, collection: str) -> Mapping[str, Document]:
+    """Return the documents of a collection; looking at a directory does not create anything in it."""
+    if store == "embedded" and folder.exists() and not folder.is_dir():
+        stop("--state-dir", f"{folder} is not a folder")
+    if store == "embedded" and not StateDirectory.exists(folder):
+        return {}
+    with opened(store, folder) as home:
+        try:
+            return home.documents.collection(collection)
+        except (sqlite3.Error, GoogleAPIError, GoogleAuthError) as error:
+            stop(home.name, f"cannot be read: {error}")
