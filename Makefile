@@ -29,7 +29,7 @@ types: $(VENV)/development
 
 tests: $(VENV)/development
 	$(BIN)/pytest tests/core tests/property tests/golden tests/conformance -n $(WORKERS) --cov
-	$(BIN)/pytest -n $(WORKERS) --typeguard-packages=core,effects,interpreters
+	$(BIN)/pytest --ignore tests/property --ignore tests/golden --ignore tests/conformance -n $(WORKERS) --dist loadgroup --typeguard-packages=core,effects,interpreters
 
 golden: $(VENV)/development ## Write golden files anew; read the difference before you commit it.
 	$(BIN)/pytest tests/golden --update-golden

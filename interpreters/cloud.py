@@ -6,11 +6,15 @@ Owns the clients, made once per process and only when first used. Must not know 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Generic, TypeVar
+
+from google.api_core.exceptions import GoogleAPIError
+from google.auth.exceptions import GoogleAuthError
 
 from core.charts.settings import ChartConfiguration
 from core.cloud import CloudSettings
@@ -20,8 +24,8 @@ from interpreters import shipped
 from interpreters.chart_export import ChartExport, chart_export_on, place
 from interpreters.documents.firestore import FirestoreDocuments
 from interpreters.objects.gcs import GcsObjects
-from interpreters.ports import Clock, DocumentStore
-from interpreters.templates import TemplateDocuments, TemplateFolder
+from interpreters.ports import Clock, DocumentStore, StoreUnusableError
+from interpreters.templates import TemplateDocuments, TemplateFolder, store_templates
 
 if TYPE_CHECKING:
     from google.cloud import firestore, storage
@@ -95,7 +99,27 @@ class Cloud:
     def place(self, flow_run: Document) -> tuple[str, ...]:
         """Store a flow_run; return the steps that a live worker holds, if that forbade it."""
         path = flow_run_path(flow_run["runId"], self._settings.flow_runs_collection)
-        return place(self.documents, path, flow_run, self._clock)
+        with _in_words():
+            return place(self.documents, path, flow_run, self._clock)
+
+    def collection(self, name: str) -> Mapping[str, Document]:
+        """Return all documents of a collection by path."""
+        with _in_words():
+            return self.documents.collection(name)
+
+    def store_templates(self, templates: Mapping[str, Document], *, dry_run: bool) -> dict[str, str]:
+        """Store templates; return for each whether it was created, changed or left unchanged."""
+        with _in_words():
+            return store_templates(self.documents, templates, dry_run=dry_run)
 
     def export(self, run_id: str) -> None:
         """Write nothing: the document is in Firestore for everyone to look at."""
+
+
+@contextmanager
+def _in_words() -> Iterator[None]:
+    """Raise what the cloud refuses, or cannot hold, as an error that people can be shown."""
+    try:
+        yield
+    except (GoogleAPIError, GoogleAuthError, ValueError) as error:
+        raise StoreUnusableError(str(error)) from error

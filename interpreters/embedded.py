@@ -6,6 +6,9 @@ Owns the layout of a state directory. Must not know what runs on it.
 from __future__ import annotations
 
 import json
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from core.charts.settings import ChartConfiguration
@@ -16,7 +19,7 @@ from interpreters.chart_export import ChartExport, chart_export_on, place
 from interpreters.documents.sqlite import SqliteDocuments
 from interpreters.files import replace_file
 from interpreters.objects.folder import ObjectFolder
-from interpreters.ports import Clock, DocumentStore
+from interpreters.ports import Clock, DocumentStore, StoreUnusableError
 from interpreters.templates import TemplateFolder
 
 DOCUMENTS = "documents.sqlite3"
@@ -51,9 +54,15 @@ class StateDirectory:
             clock=self._clock,
         )
 
+    def collection(self, name: str) -> Mapping[str, Document]:
+        """Return all documents of a collection by path."""
+        with _in_words():
+            return self.documents.collection(name)
+
     def place(self, flow_run: Document) -> tuple[str, ...]:
         """Store a flow_run; return the steps that a live worker holds, if that forbade it."""
-        return place(self.documents, flow_run_path(flow_run["runId"]), flow_run, self._clock)
+        with _in_words():
+            return place(self.documents, flow_run_path(flow_run["runId"]), flow_run, self._clock)
 
     def export(self, run_id: str) -> None:
         """Write the stored flow_run as a file to look at."""
@@ -68,3 +77,12 @@ class StateDirectory:
     def close(self) -> None:
         """Close the documents."""
         self._sqlite.close()
+
+
+@contextmanager
+def _in_words() -> Iterator[None]:
+    """Raise what SQLite refuses as an error that people can be shown."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise StoreUnusableError(str(error)) from error

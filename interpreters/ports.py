@@ -65,12 +65,18 @@ class ChartApi(Protocol):
         """Keep an answer as a fixture."""
 
 
+class StoreUnusableError(Exception):
+    """A store cannot be read or written, for a reason that a person can do something about."""
+
+
 class Home(Protocol):
     """A place where documents and objects are kept, and charts can be exported to."""
 
     name: str
     """What a person calls it."""
-    documents: DocumentStore
+
+    def collection(self, name: str) -> Mapping[str, Document]:
+        """Return all documents of a collection by path."""
 
     def place(self, flow_run: Document) -> tuple[str, ...]:
         """Store a flow_run; return the steps that a live worker holds, if that forbade it."""

@@ -9,8 +9,6 @@ import sys
 from pathlib import Path
 
 import click
-from google.api_core.exceptions import GoogleAPIError
-from google.auth.exceptions import GoogleAuthError
 from rich.console import Console
 
 from core.charts.manifest import manifest_problems
@@ -20,9 +18,8 @@ from core.problems import Problem
 from effects import Document
 from interpreters import shipped
 from interpreters.clock import SystemClock
-from interpreters.cloud import Cloud
 from interpreters.command_line.accounts_table import accounts_table
-from interpreters.command_line.homes import chosen_state_dir, store_option, stored
+from interpreters.command_line.homes import chosen_state_dir, open_cloud, store_option, stored
 from interpreters.command_line.inputs import (
     WrongCall,
     existing_folder,
@@ -32,8 +29,8 @@ from interpreters.command_line.inputs import (
     say,
     stop,
 )
-from interpreters.doctor import examine
-from interpreters.templates import TemplateFolder, store_templates
+from interpreters.ports import StoreUnusableError
+from interpreters.templates import TemplateFolder
 
 
 @click.group("templates")
@@ -67,11 +64,11 @@ def import_templates(folder: Path | None, *, dry_run: bool) -> None:
     templates, problems = _validated(source)
     if problems:
         raise WrongCall(tuple(problems))
-    documents = Cloud(read_cloud_settings(), SystemClock()).documents
+    cloud = open_cloud()
     try:
-        done = store_templates(documents, templates, dry_run=dry_run)
-    except (GoogleAPIError, GoogleAuthError) as error:
-        stop("firestore", f"cannot be reached: {error}")
+        done = cloud.store_templates(templates, dry_run=dry_run)
+    except StoreUnusableError as error:
+        stop(cloud.name, f"cannot be written: {error}")
     for one, what in done.items():
         say(f"{what:<10} {one}")
     say(", ".join(f"{list(done.values()).count(what)} {what}" for what in ("created", "changed", "unchanged")))
@@ -125,6 +122,8 @@ def accounts_status(state_dir: Path | None, accounts_config_path: Path | None, s
 @click.option("--charts-bucket", metavar="gs://NAME", help="Bucket to look at. Default: $CHARTS_BUCKET.")
 def doctor(charts_bucket: str | None) -> None:
     """Check configuration, credentials, database and bucket, and say what to do; exit 1 if something is wrong."""
+    from interpreters.doctor import examine  # noqa: PLC0415 - the libraries are slow to import
+
     configuration, settings = read_configuration(None, charts_bucket, None), read_cloud_settings()
     sick = 0
     for finding in examine(configuration, settings):

@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from google.api_core.exceptions import GoogleAPIError
-from google.auth.exceptions import GoogleAuthError
 from rich.console import Console
 
 from core.charts.planning import plan as plan_effects
@@ -42,7 +40,7 @@ from interpreters.command_line.inputs import (
 )
 from interpreters.command_line.progress import ChartProgress, TerminalLog
 from interpreters.dry_run import expected_chart, plan_as_json, plan_as_text
-from interpreters.ports import Home
+from interpreters.ports import Home, StoreUnusableError
 from interpreters.telemetry import JsonLog, Log, stderr_is_terminal
 from interpreters.templates import TemplateFolder
 
@@ -151,7 +149,7 @@ def run_local(store: str, output_summary: str, state_dir: Path | None, **flags: 
 def _place(call: ChartCall, home: Home) -> None:
     try:
         held = home.place(call.flow_run)
-    except (sqlite3.Error, GoogleAPIError, GoogleAuthError, ValueError) as error:
+    except StoreUnusableError as error:
         stop(home.name, f"cannot be written: {error}")
     if held:
         message = f"a worker is at work on {', '.join(held)} of this run in {home.name}; wait for its end"

@@ -10,21 +10,21 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from google.api_core.exceptions import GoogleAPIError
-from google.auth.exceptions import GoogleAuthError
 
 from effects import Document
 from interpreters.clock import SystemClock
-from interpreters.cloud import Cloud
 from interpreters.command_line.inputs import (
     read_cloud_settings,
     stop,
 )
 from interpreters.embedded import StateDirectory
-from interpreters.ports import Home
+from interpreters.ports import Home, StoreUnusableError
+
+if TYPE_CHECKING:
+    from interpreters.cloud import Cloud
 
 DEFAULT_STATE_DIR = ".tda"
 
@@ -47,11 +47,18 @@ def chosen_state_dir(given: Path | None) -> Path:
     return given or Path(os.environ.get("TDA_STATE_DIR") or DEFAULT_STATE_DIR)
 
 
+def open_cloud() -> Cloud:
+    """Return Firestore and Cloud Storage of the project that the environment names."""
+    from interpreters.cloud import Cloud  # noqa: PLC0415 - the libraries are slow to import, and often not needed
+
+    return Cloud(read_cloud_settings(), SystemClock())
+
+
 @contextmanager
 def opened(store: str, folder: Path) -> Iterator[Home]:
     """Open the store, or stop with what is wrong with it."""
     if store == "firestore":
-        yield Cloud(read_cloud_settings(), SystemClock())
+        yield open_cloud()
         return
     try:
         state = StateDirectory(folder, SystemClock())
@@ -69,6 +76,6 @@ def stored(store: str, folder: Path, collection: str) -> Mapping[str, Document]:
         return {}
     with opened(store, folder) as home:
         try:
-            return home.documents.collection(collection)
-        except (sqlite3.Error, GoogleAPIError, GoogleAuthError) as error:
+            return home.collection(collection)
+        except StoreUnusableError as error:
             stop(home.name, f"cannot be read: {error}")

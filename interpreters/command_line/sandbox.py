@@ -10,16 +10,17 @@ import shlex
 import signal
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from interpreters import shipped
-from interpreters.clock import SystemClock
-from interpreters.cloud import Cloud
-from interpreters.command_line.inputs import read_cloud_settings, say, stop
-from interpreters.sandbox.eventarc import Chances
-from interpreters.sandbox.whole import Ports, Sandbox
-from interpreters.templates import TemplateFolder, store_templates
+from interpreters.command_line.homes import open_cloud
+from interpreters.command_line.inputs import say, stop
+from interpreters.templates import TemplateFolder
+
+if TYPE_CHECKING:
+    from interpreters.sandbox.whole import Sandbox
 
 
 @click.command("sandbox")
@@ -66,6 +67,9 @@ def sandbox(
       python -c 'from google.cloud import firestore; import json, sys; run = json.load(open(sys.argv[1])); \\
           firestore.Client().document("flow_runs", run["runId"]).set(run)' fixtures/flow-runs/five_charts.json
     """
+    from interpreters.sandbox.eventarc import Chances  # noqa: PLC0415 - the libraries are slow to import
+    from interpreters.sandbox.whole import Ports, Sandbox  # noqa: PLC0415
+
     try:
         whole = Sandbox(
             services=services,
@@ -88,7 +92,7 @@ def _serve(whole: Sandbox, env_file: Path | None) -> None:
     os.environ.update(environment)
     folder = TemplateFolder(shipped.TEMPLATES)
     templates, _ = folder.load(folder.ids())
-    store_templates(Cloud(read_cloud_settings(), SystemClock()).documents, templates, dry_run=False)
+    open_cloud().store_templates(templates, dry_run=False)
     say(lines)
     if env_file is not None:
         env_file.write_text(lines + "\n", "utf-8")
