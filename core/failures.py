@@ -20,6 +20,11 @@ GCS_WRITE_FAILED = "GCS_WRITE_FAILED"
 MANIFEST_WRITE_FAILED = "MANIFEST_WRITE_FAILED"
 TIME_BUDGET_EXCEEDED = "TIME_BUDGET_EXCEEDED"
 INTERNAL_ERROR = "INTERNAL_ERROR"
+GCS_READ_FAILED = "GCS_READ_FAILED"
+FLOW_RUN_INVALID = "FLOW_RUN_INVALID"
+DEPENDENCY_UNSATISFIABLE = "DEPENDENCY_UNSATISFIABLE"
+STEP_ABANDONED = "STEP_ABANDONED"
+STEP_FAILED = "STEP_FAILED"
 
 MAX_MESSAGE_CHARACTERS = 1_000
 MAX_DETAILS_BYTES = 8 * 1024
@@ -30,11 +35,17 @@ def step_error(code: str, message: str, details: Mapping[str, Any] | None = None
     return StepError(code=code, message=cut(message, MAX_MESSAGE_CHARACTERS), details=_bounded(details))
 
 
-def invalid(subject: str, problems: Sequence[Problem]) -> StepError:
-    """Return the VALIDATION_FAILED error that lists all problems."""
+def invalid(subject: str, problems: Sequence[Problem], code: str = VALIDATION_FAILED) -> StepError:
+    """Return the error that lists all problems."""
     listed = "; ".join(str(problem) for problem in problems)
     rows = [{"path": problem.where, "message": problem.message} for problem in problems]
-    return step_error(VALIDATION_FAILED, f"{subject}: {listed}", {"problems": rows})
+    return step_error(code, f"{subject}: {listed}", {"problems": rows})
+
+
+def error_document(error: StepError) -> dict[str, Any]:
+    """Return the error as documents and manifests hold it: no `details` where there are none."""
+    details = {} if error.details is None else {"details": error.details}
+    return {"code": error.code, "message": error.message, **details}
 
 
 def cut(text: str, length: int) -> str:

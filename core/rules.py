@@ -11,10 +11,12 @@ from typing import Any
 
 from core.charts.usage import exhaust_account, reserve_accounts, usage_path
 from core.documents import Decision, Documents
+from core.flow.advance import advance_flow
 from core.flow.claims import claim_step, finalize_step
-from effects import ClaimStep, Effect, ExhaustAccount, FinalizeStep, Outcome, ReserveAccount
+from effects import AdvanceFlow, ClaimStep, Effect, ExhaustAccount, FinalizeStep, Outcome, ReserveAccount
 
 RULES: dict[type, Callable[[Documents, Any, datetime], Decision[Outcome]]] = {
+    AdvanceFlow: advance_flow,
     ClaimStep: claim_step,
     ReserveAccount: reserve_accounts,
     ExhaustAccount: exhaust_account,
@@ -22,6 +24,7 @@ RULES: dict[type, Callable[[Documents, Any, datetime], Decision[Outcome]]] = {
 }
 
 _PATHS: dict[type, Callable[[Any], tuple[str, ...]]] = {
+    AdvanceFlow: lambda effect: (effect.flow_run,),
     ClaimStep: lambda effect: (effect.flow_run,),
     ReserveAccount: lambda effect: tuple(
         usage_path(effect.usage_collection, account.id) for account in effect.accounts

@@ -50,6 +50,8 @@ class StepClaimed:
     """The document as the claim read it: the one the work is based on."""
     attempt: int
     """1 for the first claim of this step, one more for each later one."""
+    first_claimed_at: datetime
+    """When the first attempt began; what is older is not of this step's making."""
     lease_until: datetime
     """When the claim stops holding."""
     at: datetime

@@ -10,7 +10,7 @@ from typing import Literal
 
 from effects.word import word
 
-WaitReason = Literal["slot", "backoff", "store", "manifest", "finalize"]
+WaitReason = Literal["slot", "backoff", "store", "recall", "manifest", "finalize"]
 
 
 @word

@@ -25,13 +25,27 @@ from effects.calls import (
     ReplyRecorded,
     TemplatesLoaded,
 )
-from effects.objects import ObjectNotStored, ObjectStored, PutObject
+from effects.flows import AdvanceFlow, FindFlowRuns, FlowAdvanced, FlowRunsFound, FlowUnchanged
+from effects.objects import (
+    ListObjects,
+    ObjectNotRead,
+    ObjectNotStored,
+    ObjectRead,
+    ObjectsListed,
+    ObjectStored,
+    PutObject,
+    ReadObject,
+)
 from effects.steps import ClaimLost, ClaimStep, FinalizeLost, FinalizeStep, StepClaimed, StepFinalized
 from effects.timing import Wait, Waited
 from effects.word import word
 
 Effect = (
-    ClaimStep
+    FindFlowRuns
+    | AdvanceFlow
+    | ClaimStep
+    | ListObjects
+    | ReadObject
     | LoadTemplates
     | ReserveAccount
     | Wait
@@ -59,7 +73,10 @@ class EffectFailed:
 
 
 Outcome = (
-    StepClaimed
+    FlowRunsFound
+    | FlowAdvanced
+    | FlowUnchanged
+    | StepClaimed
     | ClaimLost
     | TemplatesLoaded
     | AccountsReserved
@@ -72,6 +89,9 @@ Outcome = (
     | ReplyRecorded
     | ObjectStored
     | ObjectNotStored
+    | ObjectsListed
+    | ObjectRead
+    | ObjectNotRead
     | StepFinalized
     | FinalizeLost
     | EffectFailed

@@ -15,6 +15,7 @@ from core.charts.planning import Plan, hoped_chart
 from core.charts.summary import text_summary
 from core.secrets import Secret
 from effects import (
+    AdvanceFlow,
     CallChartApi,
     ChartRefused,
     ChartRendered,
@@ -22,8 +23,11 @@ from effects import (
     Effect,
     ExhaustAccount,
     FinalizeStep,
+    FindFlowRuns,
+    ListObjects,
     LoadTemplates,
     PutObject,
+    ReadObject,
     RecordReply,
     ReserveAccount,
     SetAccountAside,
@@ -99,6 +103,10 @@ def _describe_finalize(effect: FinalizeStep) -> str:
 
 
 _DESCRIPTIONS: dict[type, Callable[[Any], str]] = {
+    FindFlowRuns: lambda effect: f"{effect.status} in {effect.collection}, at most {effect.limit} at a time",
+    AdvanceFlow: lambda effect: effect.flow_run,
+    ListObjects: lambda effect: f"gs://{effect.bucket}/{effect.prefix}",
+    ReadObject: lambda effect: f"gs://{effect.bucket}/{effect.name}",
     ClaimStep: lambda effect: f"{effect.step_id} of {effect.flow_run} READY -> RUNNING",
     LoadTemplates: lambda effect: ", ".join(effect.chart_template_ids),
     ReserveAccount: _describe_reservation,

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from core.charts.settings import ChartConfiguration
-from core.flow.flow_run import flow_run_path
+from core.flow.flow_run import FLOW_RUNS_COLLECTION, flow_run_path
 from effects import Document
 from interpreters import shipped
 from interpreters.chart_export import ChartExport, chart_export_on, place
@@ -33,7 +33,7 @@ class StateDirectory:
         self._folder = folder
         self._clock = clock
         self.name = f"--state-dir {folder}"
-        self._sqlite = SqliteDocuments(folder / DOCUMENTS)
+        self._sqlite = SqliteDocuments(folder / DOCUMENTS, announced=FLOW_RUNS_COLLECTION)
         self.documents: DocumentStore = self._sqlite
 
     @staticmethod

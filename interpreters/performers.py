@@ -7,7 +7,7 @@ reading of an answer, a classification is a pure function of the core.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any
 
@@ -22,11 +22,18 @@ from effects import (
     ChartRendered,
     Effect,
     EffectFailed,
+    FindFlowRuns,
+    FlowRunsFound,
+    ListObjects,
     LoadTemplates,
+    ObjectNotRead,
     ObjectNotStored,
+    ObjectRead,
+    ObjectsListed,
     ObjectStored,
     Outcome,
     PutObject,
+    ReadObject,
     RecordReply,
     ReplyRecorded,
     SetAccountAside,
@@ -34,7 +41,7 @@ from effects import (
     Wait,
     Waited,
 )
-from interpreters.ports import ChartApi, Clock, DocumentStore, ObjectStore, TemplateSource
+from interpreters.ports import ChartApi, Clock, DocumentStore, NoPort, ObjectStore, TemplateSource
 
 MAX_SAID_CHARACTERS = 300
 
@@ -63,12 +70,12 @@ class Interpreter:
     """Performs effects through its ports."""
 
     documents: DocumentStore
-    objects: ObjectStore
-    templates: TemplateSource
-    chart_api: ChartApi
     clock: Clock
-    accounts_aside: AccountsAside
-    secrets: Collection[Secret]
+    objects: ObjectStore = field(default_factory=NoPort)
+    templates: TemplateSource = field(default_factory=NoPort)
+    chart_api: ChartApi = field(default_factory=NoPort)
+    accounts_aside: AccountsAside = field(default_factory=AccountsAside)
+    secrets: Collection[Secret] = ()
 
     def table(self) -> dict[type, Callable[[Any], Outcome]]:
         """Return the performer of every effect."""
@@ -80,6 +87,9 @@ class Interpreter:
             SetAccountAside: self.perform_set_account_aside,
             RecordReply: self.perform_record_reply,
             PutObject: self.perform_put_object,
+            ListObjects: self.perform_list_objects,
+            ReadObject: self.perform_read_object,
+            FindFlowRuns: self.perform_find_flow_runs,
         }
 
     def perform(self, effect: Effect) -> Outcome:
@@ -126,3 +136,15 @@ class Interpreter:
     def perform_put_object(self, effect: PutObject) -> ObjectStored | ObjectNotStored:
         """Store an object."""
         return replace(self.objects.put(effect, self.clock.now()), at=self.clock.now())
+
+    def perform_list_objects(self, effect: ListObjects) -> ObjectsListed | ObjectNotRead:
+        """List objects."""
+        return replace(self.objects.list(effect, self.clock.now()), at=self.clock.now())
+
+    def perform_read_object(self, effect: ReadObject) -> ObjectRead | ObjectNotRead:
+        """Read an object."""
+        return replace(self.objects.read(effect, self.clock.now()), at=self.clock.now())
+
+    def perform_find_flow_runs(self, effect: FindFlowRuns) -> FlowRunsFound:
+        """Query one page of flow_runs."""
+        return FlowRunsFound(flow_runs=self.documents.page(effect), at=self.clock.now())

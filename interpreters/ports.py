@@ -8,12 +8,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from core.charts.answers import Answer, NoAnswer
 from core.charts.settings import ChartConfiguration
 from core.documents import Documents, Rule
-from effects import CallChartApi, Document, Effect, ObjectNotStored, ObjectStored, Outcome, PutObject
+from effects import (
+    CallChartApi,
+    Document,
+    Effect,
+    FindFlowRuns,
+    ListObjects,
+    ObjectNotRead,
+    ObjectNotStored,
+    ObjectRead,
+    ObjectsListed,
+    ObjectStored,
+    Outcome,
+    PutObject,
+    ReadObject,
+)
 
 if TYPE_CHECKING:
     from interpreters.chart_export import ChartExport
@@ -40,12 +54,21 @@ class DocumentStore(Protocol):
     def collection(self, name: str) -> Mapping[str, Document]:
         """Return all documents of a collection by path."""
 
+    def page(self, effect: FindFlowRuns) -> Mapping[str, Document]:
+        """Return the documents of a collection that have the status, in order of their paths, after the last page."""
+
 
 class ObjectStore(Protocol):
     """Objects by bucket and name."""
 
     def put(self, effect: PutObject, now: datetime) -> ObjectStored | ObjectNotStored:
         """Store the bytes, whole or not at all; a create-only name that has the same bytes counts as stored."""
+
+    def list(self, effect: ListObjects, now: datetime) -> ObjectsListed | ObjectNotRead:
+        """Return names and sizes of the objects under a prefix."""
+
+    def read(self, effect: ReadObject, now: datetime) -> ObjectRead | ObjectNotRead:
+        """Return the bytes of an object."""
 
 
 class TemplateSource(Protocol):
@@ -63,6 +86,19 @@ class ChartApi(Protocol):
 
     def record(self, fixture_name: str, content: bytes) -> None:
         """Keep an answer as a fixture."""
+
+
+class PortMissingError(Exception):
+    """An interpreter was asked for what it has no port for: a bug."""
+
+
+class NoPort:
+    """Stands where an interpreter has no port, because its programs never ask for it."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Refuse, whatever is asked."""
+        message = f"this interpreter has no port that could {name}"
+        raise PortMissingError(message)
 
 
 class StoreUnusableError(Exception):

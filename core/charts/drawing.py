@@ -1,7 +1,7 @@
 """The drawing of a step's charts: after every outcome, what can begin now.
 
 Owns the order in which requests get places, and their waits. Reactions to outcomes live with their subject:
-`reserving`, `calling`, `storing`. Must not know how the step ends.
+`recalling`, `reserving`, `calling`, `storing`. Must not know how the step ends.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from dataclasses import replace
 from core.charts.calling import begin_calls
 from core.charts.ending import write_manifest
 from core.charts.failing import fail, out_of_time
+from core.charts.recalling import begin_reads
 from core.charts.reserving import begin_reservations
 from core.charts.state import Stage, State
 from core.charts.storing import begin_stores
 from effects import Wait, Waited, WaitReason
 
 _WAIT_REASONS: dict[Stage, WaitReason] = {
+    Stage.NEEDS_READ: "recall",
     Stage.NEEDS_ACCOUNT: "backoff",
     Stage.HOLDING: "slot",
     Stage.NEEDS_STORE: "store",
@@ -25,7 +27,7 @@ _WAIT_REASONS: dict[Stage, WaitReason] = {
 
 def draw(state: State) -> State:
     """Return the state in which everything that can begin has begun, or the manifest if all is settled."""
-    for begin in (_give_up_late, begin_stores, begin_calls, begin_reservations, _begin_waits):
+    for begin in (_give_up_late, begin_reads, begin_stores, begin_calls, begin_reservations, _begin_waits):
         state = begin(state)
     return write_manifest(state) if all(chart.is_settled for chart in state.charts.values()) else state
 

@@ -167,12 +167,18 @@ def _counts(state: State) -> dict[str, dict[str, int]]:
 
 
 def _result(state: State, status: TerminalStatus, error: StepError | None) -> StepResult:
+    recalled = state.recalled
     return StepResult(
         status=status,
         step_id=state.step_id,
         manifest_uri=state.manifest_uri,
-        items_count=len(_items(state)),
-        failures_count=len(_failures(state)),
+        items_count=len(_items(state) if recalled is None else recalled["items"]),
+        failures_count=len(_failures(state) if recalled is None else recalled.get("failures", ())),
         min_images=state.step.min_images if state.step else None,
+        reused_count=_reused(state) if recalled is None else len(recalled["items"]),
         error=error,
     )
+
+
+def _reused(state: State) -> int:
+    return sum(chart.stage is Stage.DRAWN and bool(chart.found) for chart in state.charts.values())

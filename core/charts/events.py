@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from core.charts.answers import Meaning, meaning_of
+from core.charts.naming import object_uri
 from core.charts.state import StepResult
 from core.charts.usage import is_global_exhaustion
 from core.events import LogEvent, Severity
@@ -25,10 +26,15 @@ from effects import (
     Effect,
     EffectFailed,
     FinalizeLost,
+    ListObjects,
+    ObjectNotRead,
     ObjectNotStored,
+    ObjectRead,
+    ObjectsListed,
     ObjectStored,
     Outcome,
     PutObject,
+    ReadObject,
     ReserveAccount,
     SetAccountAside,
     StepClaimed,
@@ -73,6 +79,7 @@ def events_of_result(result: StepResult) -> tuple[LogEvent, ...]:
         "minImages": result.min_images,
         "errorCode": code,
         "outputsManifestGcsUri": result.manifest_uri,
+        **({"reusedCount": result.reused_count} if result.reused_count else {}),
     }
     message = f"{result.step_id} {result.status}, {result.items_count} pictures{said}"
     return (LogEvent("step_completed", message, "ERROR" if code else "INFO", fields),)
@@ -154,6 +161,21 @@ def _not_stored(effect: PutObject, outcome: ObjectNotStored) -> tuple[LogEvent, 
     return (LogEvent("object_not_written", message, "WARNING", fields),)
 
 
+def _listed(effect: ListObjects, outcome: ObjectsListed) -> tuple[LogEvent, ...]:
+    message = f"an earlier attempt stored {len(outcome.sizes)} objects"
+    return (LogEvent("gcs_list_finished", message, fields={"objectsCount": len(outcome.sizes)}),)
+
+
+def _read(effect: ReadObject, outcome: ObjectRead) -> tuple[LogEvent, ...]:
+    fields = {"gcsUri": object_uri(effect.bucket, effect.name), "sizeBytes": outcome.content.size}
+    return (LogEvent("gcs_read_finished", f"read {effect.name}", fields=fields),)
+
+
+def _not_read(effect: ReadObject | ListObjects, outcome: ObjectNotRead) -> tuple[LogEvent, ...]:
+    fields = {"objectName": outcome.name, "reason": outcome.reason}
+    return (LogEvent("gcs_read_finished", f"did not read {outcome.name}: {outcome.message}", "WARNING", fields),)
+
+
 def _waiting(effect: Wait) -> tuple[LogEvent, ...]:
     fields = {"reason": effect.reason, "chartTemplateId": effect.chart_template_id}
     return (LogEvent("wait_started", f"waiting ({effect.reason})", "DEBUG", fields),)
@@ -175,5 +197,8 @@ _DONE: dict[type, Callable[[Any, Any], tuple[LogEvent, ...]]] = {
     ChartRefused: _call_refused,
     ObjectStored: _stored,
     ObjectNotStored: _not_stored,
+    ObjectsListed: _listed,
+    ObjectRead: _read,
+    ObjectNotRead: _not_read,
     FinalizeLost: finalize_lost,
 }

@@ -1,6 +1,6 @@
 """Whether bytes are a PNG.
 
-Owns the check of signature and IHDR. Must not decode pixels.
+Owns the check of signature and IHDR, and of all chunks. Must not decode pixels.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import zlib
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _HEADER_END = 33
+_CHUNK_FRAME = 12
+"""Length, kind and checksum of a chunk."""
 
 
 def png_size(data: bytes) -> tuple[int, int] | None:
@@ -20,3 +22,19 @@ def png_size(data: bytes) -> tuple[int, int] | None:
     (checksum,) = struct.unpack(">I", data[29:33])
     is_header = length == 13 and kind == b"IHDR" and checksum == zlib.crc32(data[12:29])  # noqa: PLR2004
     return (width, height) if is_header and width and height else None
+
+
+def is_whole_png(data: bytes) -> bool:
+    """Return whether the bytes are a PNG from its signature to its IEND, with every checksum right."""
+    if png_size(data) is None:
+        return False
+    start = len(PNG_SIGNATURE)
+    kind = b""
+    while kind != b"IEND" and start + _CHUNK_FRAME <= len(data):
+        (length,) = struct.unpack_from(">I", data, start)
+        body = data[start + 4 : start + 8 + length]
+        end = start + _CHUNK_FRAME + length
+        if data[end - 4 : end] != struct.pack(">I", zlib.crc32(body)):
+            return False
+        kind, start = body[:4], end
+    return kind == b"IEND" and start == len(data)

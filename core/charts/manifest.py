@@ -12,13 +12,14 @@ from datetime import datetime
 from typing import Any
 
 from core.charts.step import ChartStep
-from core.flow.claims import error_document
+from core.failures import error_document
 from core.problems import Problem, Problems, document_path
 from core.schemas import charts_outputs_manifest
 from effects import StepError
-from effects.moments import rfc3339
+from effects.moments import parse_moment, rfc3339
 
 SCHEMA_VERSION = 1
+_IDENTITY = ("schemaVersion", "runId", "stepId", "symbol", "timeframe", "minImages", "requested")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +70,21 @@ def manifest_problems(document: object) -> Problems:
     """Return everything that keeps the document from being a ChartsOutputsManifest."""
     errors = sorted(charts_outputs_manifest().iter_errors(document), key=lambda error: str(error.path))
     return tuple(Problem(document_path(*error.absolute_path) or "(top)", error.message) for error in errors)
+
+
+def fitting_manifest(content: bytes, step: ChartStep, since: datetime) -> Mapping[str, Any] | None:
+    """Return the manifest if it is of this step as it is now, not older than this, and has enough pictures."""
+    try:
+        manifest = json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    if manifest_problems(manifest):
+        return None
+    created_at = parse_moment(manifest["createdAt"])
+    expected = build_manifest(step, (), (), since)
+    is_of_this_step = all(manifest[key] == expected[key] for key in _IDENTITY)
+    is_enough = len(manifest["items"]) >= step.min_images
+    return manifest if is_of_this_step and is_enough and created_at is not None and created_at >= since else None
 
 
 def _request(chart_template_id: str) -> dict[str, str]:

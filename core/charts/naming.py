@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 from core.charts.step import ChartStep
 
+_SECOND = "%Y%m%d-%H%M%S"
 _MAX_KEY_CHARACTERS = 180
 _MAX_ERROR_CHARACTERS = 40
 _ERROR_ENDING = r"__([0-9]{3})_[A-Z0-9]+(?:_[A-Z0-9]+)*\.json"
@@ -18,14 +19,30 @@ _ERROR_ENDING = r"__([0-9]{3})_[A-Z0-9]+(?:_[A-Z0-9]+)*\.json"
 
 def png_name(step: ChartStep, chart_template_id: str, generated_at: datetime) -> str:
     """Return the object name of a picture that arrived in this second."""
-    second = generated_at.astimezone(UTC).strftime("%Y%m%d-%H%M%S")
+    second = generated_at.astimezone(UTC).strftime(_SECOND)
+    return f"{step_folder(step)}{second}{_png_ending(step, chart_template_id)}"
+
+
+def _png_ending(step: ChartStep, chart_template_id: str) -> str:
     slug = re.sub(r"[^A-Za-z0-9]", "-", step.symbol)
-    return f"{_folder(step)}/{second}_{slug}_{step.timeframe}_{chart_template_id}.png"
+    return f"_{slug}_{step.timeframe}_{chart_template_id}.png"
+
+
+def png_second(step: ChartStep, chart_template_id: str, name: str) -> datetime | None:
+    """Return the second that a picture of this request arrived in, None for any other object name."""
+    second = name.removeprefix(step_folder(step)).removesuffix(_png_ending(step, chart_template_id))
+    if not re.fullmatch(r"[0-9]{8}-[0-9]{6}", second):
+        return None
+    try:
+        moment = datetime.strptime(second, _SECOND).replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    return moment if png_name(step, chart_template_id, moment) == name else None
 
 
 def manifest_name(step: ChartStep) -> str:
     """Return the object name of the step's manifest: of run and step alone."""
-    return f"{_folder(step)}/manifest.json"
+    return f"{step_folder(step)}manifest.json"
 
 
 def object_uri(bucket: str, name: str) -> str:
@@ -65,5 +82,6 @@ def error_fixture_status(name: str, key: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def _folder(step: ChartStep) -> str:
-    return f"charts/{step.run_id}/{step.step_id}"
+def step_folder(step: ChartStep) -> str:
+    """Return what the names of all the step's objects begin with."""
+    return f"charts/{step.run_id}/{step.step_id}/"

@@ -27,10 +27,16 @@ from effects import (
     ChartRendered,
     Document,
     Effect,
+    FindFlowRuns,
+    FlowRunsFound,
+    ListObjects,
     LoadTemplates,
+    ObjectRead,
+    ObjectsListed,
     ObjectStored,
     Outcome,
     PutObject,
+    ReadObject,
     RecordReply,
     ReplyRecorded,
     SetAccountAside,
@@ -127,6 +133,9 @@ class _Hopes:
             SetAccountAside: lambda effect, at: AccountSetAside(account_id=effect.account_id, at=at),
             RecordReply: lambda effect, at: ReplyRecorded(fixture_name=effect.fixture_name, at=at),
             PutObject: _stored,
+            FindFlowRuns: self._find,
+            ListObjects: lambda effect, at: ObjectsListed(prefix=effect.prefix, sizes={}, at=at),
+            ReadObject: lambda effect, at: ObjectRead(name=effect.name, content=HOPED_BLOB, at=at),
         }
 
     def outcome(self, effect: Effect, at: datetime) -> Outcome:
@@ -138,6 +147,16 @@ class _Hopes:
         for change in decision.changes:
             self._documents[change.path] = apply_change(self._documents.get(change.path), change)
         return decision.outcome
+
+    def _find(self, effect: FindFlowRuns, at: datetime) -> FlowRunsFound:
+        page = sorted(
+            path
+            for path, document in self._documents.items()
+            if path.startswith(f"{effect.collection}/")
+            and document.get("status") == effect.status
+            and path > (effect.after or "")
+        )[: effect.limit]
+        return FlowRunsFound(flow_runs={path: self._documents[path] for path in page}, at=at)
 
     def _load(self, effect: LoadTemplates, at: datetime) -> TemplatesLoaded:
         wanted = effect.chart_template_ids

@@ -1,6 +1,6 @@
 """The chart-export program: from a READY step to its end, as a pure function of outcomes.
 
-Owns the order of phases: claim, templates, drawing, manifest, finalize. Must not know how anything is performed.
+Owns the order of phases: claim, recall of an earlier attempt, templates, drawing, manifest, finalize. Must not know how anything is performed.
 """
 
 from __future__ import annotations
@@ -27,14 +27,25 @@ from core.charts.ending import (
 )
 from core.charts.failing import fail, fail_unforeseen
 from core.charts.naming import fixture_key
+from core.charts.recalling import (
+    load_templates,
+    on_listed,
+    on_manifest_read,
+    on_not_recalled,
+    on_picture_not_read,
+    on_picture_read,
+    reading_chart,
+    recall,
+    with_found,
+)
 from core.charts.reserving import ROUND_TRIPS, on_reservation
 from core.charts.state import Chart, Inputs, Ledger, Phase, Stage, State, StepResult
-from core.charts.step import STEP_TYPE, ChartStep, parse_chart_step
+from core.charts.step import STEP_TYPE, parse_chart_step
 from core.charts.storing import on_not_stored, on_stored, storing_chart
 from core.charts.templates import parse_template, request_body
 from core.charts.usage import MOCK_USAGE_COLLECTION, USAGE_COLLECTION
 from core.failures import INTERNAL_ERROR, VALIDATION_FAILED, invalid, step_error
-from core.flow.claims import LEASE_MARGIN_SECONDS
+from core.flow.leases import LEASE_MARGIN_SECONDS
 from core.flow.selection import NothingToDo, select_step
 from core.program import Next, Program
 from effects import (
@@ -48,11 +59,16 @@ from effects import (
     EffectFailed,
     FinalizeLost,
     FinalizeStep,
+    ListObjects,
     LoadTemplates,
+    ObjectNotRead,
     ObjectNotStored,
+    ObjectRead,
+    ObjectsListed,
     ObjectStored,
     Outcome,
     PutObject,
+    ReadObject,
     ReserveAccount,
     StepClaimed,
     StepFinalized,
@@ -122,13 +138,12 @@ def _next(state: State) -> Next[State]:
 
 
 def _on_claimed(state: State, outcome: StepClaimed) -> State:
-    state = replace(state, lease_until=outcome.lease_until, asked_at=state.now)
+    state = replace(state, lease_until=outcome.lease_until, first_claimed_at=outcome.first_claimed_at)
     parsed = parse_chart_step(outcome.flow_run, state.step_id)
     if isinstance(parsed, Failure):
         return finalize(state, "FAILED", invalid("the step's input is not valid", parsed.failure()))
-    step = parsed.unwrap()
-    loading = replace(state, step=step, phase=Phase.LOADING)
-    return loading.emit(LoadTemplates(chart_template_ids=step.chart_template_ids))
+    state = replace(state, step=parsed.unwrap())
+    return load_templates(state) if outcome.attempt == 1 else recall(state)
 
 
 def _on_claim_lost(state: State, outcome: ClaimLost) -> State:
@@ -137,7 +152,7 @@ def _on_claim_lost(state: State, outcome: ClaimLost) -> State:
 
 def _on_templates(state: State, outcome: TemplatesLoaded) -> State:
     assert state.step is not None
-    charts = {one: _chart(state.inputs, state.step, one, outcome) for one in state.step.chart_template_ids}
+    charts = {one: _chart(state, one, outcome) for one in state.step.chart_template_ids}
     drawing = replace(
         state,
         phase=Phase.DRAWING,
@@ -148,7 +163,9 @@ def _on_templates(state: State, outcome: TemplatesLoaded) -> State:
     return draw(drawing)
 
 
-def _chart(inputs: Inputs, step: ChartStep, chart_template_id: str, loaded: TemplatesLoaded) -> Chart:
+def _chart(state: State, chart_template_id: str, loaded: TemplatesLoaded) -> Chart:
+    assert state.step is not None
+    inputs, step = state.inputs, state.step
     document = loaded.templates.get(chart_template_id)
     if document is None:
         said = loaded.unreadable.get(chart_template_id, "there is no template of this id")
@@ -160,7 +177,7 @@ def _chart(inputs: Inputs, step: ChartStep, chart_template_id: str, loaded: Temp
         return Chart(chart_template_id=chart_template_id, stage=Stage.FAILED, error=error)
     template = parsed.unwrap()
     key = fixture_key(template.chart_img_symbol(step.symbol), step.timeframe, chart_template_id)
-    return Chart(
+    chart = Chart(
         chart_template_id=chart_template_id,
         stage=Stage.NEEDS_ACCOUNT,
         template=template,
@@ -168,6 +185,7 @@ def _chart(inputs: Inputs, step: ChartStep, chart_template_id: str, loaded: Temp
         fixture_key=key,
         body=request_body(template, step.symbol, step.timeframe, inputs.settings.default_timezone),
     )
+    return with_found(state, chart)
 
 
 def _ledgers(inputs: Inputs) -> Mapping[bool, Ledger]:
@@ -193,6 +211,10 @@ def _on_manifest_stored(state: State, outcome: ObjectStored) -> State:
 
 def _on_manifest_not_stored(state: State, outcome: ObjectNotStored) -> State:
     return manifest_not_stored(state, outcome.message)
+
+
+def _on_recall_waited(state: State, outcome: Waited) -> State:
+    return recall(state)
 
 
 def _on_manifest_waited(state: State, outcome: Waited) -> State:
@@ -247,6 +269,17 @@ def _png_put_broke(state: State, outcome: EffectFailed) -> State:
     return fail_unforeseen(state, chart, outcome) if chart else state
 
 
+def _recall_broke(state: State, outcome: EffectFailed) -> State:
+    message = f"looking for what an earlier attempt stored failed unexpectedly: {outcome.error_type}"
+    return finalize(state, "FAILED", step_error(INTERNAL_ERROR, message, {"errorType": outcome.error_type}))
+
+
+def _read_broke(state: State, outcome: EffectFailed) -> State:
+    assert isinstance(outcome.effect, ReadObject)
+    chart = reading_chart(state, outcome.effect.name)
+    return fail_unforeseen(state, chart, outcome) if chart else state
+
+
 def _manifest_put_broke(state: State, outcome: EffectFailed) -> State:
     message = f"storing the manifest failed unexpectedly: {outcome.error_type}"
     return finalize(state, "FAILED", step_error(INTERNAL_ERROR, message, {"errorType": outcome.error_type}))
@@ -268,7 +301,13 @@ def _then_draw(react_to: Reaction) -> Reaction:
 _REACTIONS: dict[tuple[Phase, type], Reaction] = {
     (Phase.CLAIMING, StepClaimed): _on_claimed,
     (Phase.CLAIMING, ClaimLost): _on_claim_lost,
+    (Phase.RECALLING, ObjectsListed): on_listed,
+    (Phase.RECALLING, ObjectRead): on_manifest_read,
+    (Phase.RECALLING, ObjectNotRead): on_not_recalled,
+    (Phase.RECALLING, Waited): _on_recall_waited,
     (Phase.LOADING, TemplatesLoaded): _on_templates,
+    (Phase.DRAWING, ObjectRead): _then_draw(on_picture_read),
+    (Phase.DRAWING, ObjectNotRead): _then_draw(on_picture_not_read),
     (Phase.DRAWING, AccountsReserved): _then_draw(on_reservation),
     (Phase.DRAWING, AccountsExhausted): _then_draw(on_reservation),
     (Phase.DRAWING, Waited): _then_draw(on_waited),
@@ -287,7 +326,10 @@ _REACTIONS: dict[tuple[Phase, type], Reaction] = {
 
 _BREAKDOWNS: dict[tuple[Phase, type], Reaction] = {
     (Phase.CLAIMING, ClaimStep): _claim_broke,
+    (Phase.RECALLING, ListObjects): _recall_broke,
+    (Phase.RECALLING, ReadObject): _recall_broke,
     (Phase.LOADING, LoadTemplates): _templates_broke,
+    (Phase.DRAWING, ReadObject): _then_draw(_read_broke),
     (Phase.DRAWING, ReserveAccount): _then_draw(_reservation_broke),
     (Phase.DRAWING, CallChartApi): _then_draw(_call_broke),
     (Phase.DRAWING, PutObject): _then_draw(_png_put_broke),

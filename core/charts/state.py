@@ -91,6 +91,7 @@ class Phase(Enum):
     """How far the step is."""
 
     CLAIMING = "claiming"
+    RECALLING = "recalling an earlier attempt"
     LOADING = "loading"
     DRAWING = "drawing"
     WRITING_MANIFEST = "writing manifest"
@@ -102,6 +103,8 @@ class Stage(Enum):
     """How far one request is."""
 
     LOADING = "loading its template"
+    NEEDS_READ = "needs a look at what is stored"
+    READING = "reading what is stored"
     NEEDS_ACCOUNT = "needs account"
     RESERVING = "reserving"
     HOLDING = "holding a slot"
@@ -122,6 +125,9 @@ class Chart:
     replay: bool = False
     fixture_key: str | None = None
     body: Mapping[str, Any] = field(default_factory=dict)
+    found: tuple[str, ...] = ()
+    """Names of pictures that an earlier attempt stored, the latest first."""
+    read_tries: int = 0
     resume_at: datetime | None = None
     """Nothing happens to it before this moment."""
     is_waiting: bool = False
@@ -197,6 +203,8 @@ class StepResult:
     min_images: int | None = None
     error: StepError | None = None
     noop_reason: str | None = None
+    reused_count: int = 0
+    """Pictures that an earlier attempt had stored."""
     is_claim_unknown: bool = False
     """The claim itself failed: nothing is known to be claimed, and trying again can help."""
 
@@ -211,6 +219,13 @@ class State:
     step_id: str = ""
     lease_until: datetime | None = None
     step: ChartStep | None = None
+    recall_since: datetime | None = None
+    """When this attempt, not the first, began to look for what is stored."""
+    first_claimed_at: datetime | None = None
+    stored_names: tuple[str, ...] | None = None
+    """What is stored under the step's folder; None where nobody looked."""
+    recalled: Mapping[str, Any] | None = None
+    """The manifest of an earlier attempt that the step is finalized from."""
     charts: Mapping[str, Chart] = field(default_factory=dict)
     """Requests by chartTemplateId, in request order."""
     ledgers: Mapping[bool, Ledger] = field(default_factory=dict)
@@ -225,7 +240,7 @@ class State:
     manifest_since: datetime | None = None
     manifest_uri: str | None = None
     tries: int = 0
-    """Tries of the manifest, then of the finalize."""
+    """Tries of the recall, then of the manifest, then of the finalize."""
     final_status: TerminalStatus | None = None
     final_error: StepError | None = None
     result: StepResult | None = None
@@ -234,7 +249,7 @@ class State:
     @property
     def free_places(self) -> int:
         """Return how many more calls and uploads may run side by side."""
-        busy = sum(chart.stage in {Stage.CALLING, Stage.STORING} for chart in self.charts.values())
+        busy = sum(chart.stage in {Stage.READING, Stage.CALLING, Stage.STORING} for chart in self.charts.values())
         return self.inputs.settings.max_parallel - busy
 
     def chart_at(self, chart_template_id: str, stage: Stage) -> Chart | None:

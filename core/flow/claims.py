@@ -1,4 +1,4 @@
-"""Claim and finalize as pure rules on the flow_run document, and leases.
+"""Claim and finalize as pure rules on the flow_run document.
 
 Owns who may write a step: whoever's token stands in `outputs.execution.claim`. Both rules are idempotent
 under their own token, so a commit whose answer was lost can be run again. Must not know what the work is.
@@ -6,11 +6,13 @@ under their own token, so a commit whose answer was lost can be run again. Must 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
 from core.documents import Decision, Documents, ReplaceDocument, UpdateDocument, field
+from core.failures import error_document
+from core.flow.leases import CLAIM, attempts_of, lease_end, steps_under_lease
 from core.flow.status import StepEvent, next_status
 from effects import (
     ClaimLost,
@@ -19,13 +21,9 @@ from effects import (
     FinalizeLost,
     FinalizeStep,
     StepClaimed,
-    StepError,
     StepFinalized,
 )
 from effects.moments import parse_moment, rfc3339
-
-CLAIM = ("outputs", "execution", "claim")
-LEASE_MARGIN_SECONDS = 60
 
 
 def claim_step(documents: Documents, effect: ClaimStep, now: datetime) -> Decision[StepClaimed | ClaimLost]:
@@ -34,37 +32,48 @@ def claim_step(documents: Documents, effect: ClaimStep, now: datetime) -> Decisi
     if flow_run is None:
         return Decision(ClaimLost(reason="flow_run_missing", at=now))
     step = field(flow_run, "steps", effect.step_id)
-    claim = field(step, *CLAIM)
     if _is_held(step, effect.token):
-        return Decision(_claimed(flow_run, claim["attempt"], parse_moment(claim["leaseUntil"]) or now, now))
+        return Decision(_claimed(flow_run, step, lease_end(step) or now, now))
     if field(step, "status") != "READY" or field(step, "stepType") != effect.step_type:
         return Decision(ClaimLost(reason="step_not_ready", at=now))
-    return _take(flow_run, effect, _attempts(claim) + 1, now)
+    return _take(flow_run, step, effect, now)
 
 
-def _take(flow_run: Document, effect: ClaimStep, attempt: int, now: datetime) -> Decision[StepClaimed]:
-    lease_until = now + timedelta(seconds=effect.lease_seconds)
+def _take(flow_run: Document, step: Document, effect: ClaimStep, now: datetime) -> Decision[StepClaimed]:
+    attempt, lease_until = attempts_of(step) + 1, now + timedelta(seconds=effect.lease_seconds)
     claim = {
         "token": effect.token,
         "attempt": attempt,
+        "firstStartedAt": rfc3339(_first_started_at(step) or now),
         "startedAt": rfc3339(now),
         "leaseUntil": rfc3339(lease_until),
     }
-    step = ("steps", effect.step_id)
-    assign = {(*step, "status"): next_status("READY", "claim"), (*step, *CLAIM): claim}
+    here = ("steps", effect.step_id)
     return Decision(
-        _claimed(flow_run, attempt, lease_until, now),
-        (UpdateDocument(path=effect.flow_run, assign=assign),),
+        _claimed(flow_run, {"outputs": {"execution": {"claim": claim}}}, lease_until, now),
+        (
+            UpdateDocument(
+                path=effect.flow_run,
+                assign={(*here, "status"): next_status("READY", "claim"), (*here, *CLAIM): claim},
+            ),
+        ),
     )
 
 
-def _claimed(flow_run: Document, attempt: int, lease_until: datetime, now: datetime) -> StepClaimed:
-    return StepClaimed(flow_run=flow_run, attempt=attempt, lease_until=lease_until, at=now)
+def _claimed(flow_run: Document, step: Document, lease_until: datetime, now: datetime) -> StepClaimed:
+    return StepClaimed(
+        flow_run=flow_run,
+        attempt=attempts_of(step),
+        first_claimed_at=_first_started_at(step) or now,
+        lease_until=lease_until,
+        at=now,
+    )
 
 
-def _attempts(claim: object) -> int:
-    attempt = claim.get("attempt") if isinstance(claim, Mapping) else 0
-    return attempt if isinstance(attempt, int) else 0
+def _first_started_at(step: Document) -> datetime | None:
+    """Return when the first attempt at the step began, None where there was none."""
+    first, last = field(step, *CLAIM, "firstStartedAt"), field(step, *CLAIM, "startedAt")
+    return parse_moment(first) or parse_moment(last)
 
 
 def finalize_step(
@@ -97,26 +106,12 @@ def _ending(effect: FinalizeStep, now: datetime) -> UpdateDocument:
     )
 
 
-def error_document(error: StepError) -> dict[str, Any]:
-    """Return the error as documents and manifests hold it: no `details` where there are none."""
-    details = {} if error.details is None else {"details": error.details}
-    return {"code": error.code, "message": error.message, **details}
-
-
 def place_flow_run(
     documents: Documents, path: str, flow_run: Document, now: datetime
 ) -> Decision[tuple[str, ...]]:
     """Decide to store a flow_run, unless a worker is at work on the stored one: then name its steps."""
-    held = tuple(sorted(_steps_under_lease(documents[path], now)))
+    held = tuple(sorted(steps_under_lease(documents[path], now)))
     return Decision(held, () if held else (ReplaceDocument(path=path, document=flow_run),))
-
-
-def _steps_under_lease(flow_run: Document | None, now: datetime) -> Iterator[str]:
-    steps = field(flow_run, "steps")
-    for step_id, step in steps.items() if isinstance(steps, Mapping) else ():
-        lease_until = parse_moment(field(step, *CLAIM, "leaseUntil"))
-        if field(step, "status") == "RUNNING" and lease_until is not None and lease_until > now:
-            yield step_id
 
 
 def _is_held(step: object, token: str) -> bool:

@@ -17,7 +17,7 @@ from google.api_core.retry import Retry, if_exception_type
 
 from core.cloud import Concurrency
 from core.documents import Change, Decision, Documents, ReplaceDocument, Rule, UpdateDocument, apply_change
-from effects import Document
+from effects import Document, FindFlowRuns
 
 if TYPE_CHECKING:
     from google.cloud.firestore import Client, DocumentReference, DocumentSnapshot, Transaction, WriteBatch
@@ -91,6 +91,21 @@ class FirestoreDocuments:
                 for snapshot in self._client().collection(name).stream(retry=READ_RETRY, timeout=READ_SECONDS)
             }
         )
+
+    def page(self, effect: FindFlowRuns) -> Mapping[str, Document]:
+        """Return the documents of a collection that have the status, in order of their paths, after the last page."""
+        return self._patiently(lambda: self._page(effect))
+
+    def _page(self, effect: FindFlowRuns) -> dict[str, Document]:
+        from google.cloud.firestore import FieldFilter  # noqa: PLC0415 - the library is slow to import
+
+        client = self._client()
+        query = client.collection(effect.collection).where(filter=FieldFilter("status", "==", effect.status))
+        query = query.order_by("__name__").limit(effect.limit)
+        if effect.after is not None:
+            query = query.start_after({"__name__": client.document(effect.after)})
+        found = query.stream(retry=READ_RETRY, timeout=READ_SECONDS)
+        return {snapshot.reference.path: _plain(snapshot) or {} for snapshot in found}
 
     def _snapshots(
         self, paths: Sequence[str], transaction: Transaction | None = None

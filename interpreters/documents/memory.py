@@ -8,7 +8,7 @@ from threading import Lock
 from typing import TypeVar
 
 from core.documents import Documents, Rule, apply_change
-from effects import Document
+from effects import Document, FindFlowRuns
 
 T = TypeVar("T")
 
@@ -39,3 +39,12 @@ class DocumentMemory:
         """Return all documents of a collection by path."""
         with self._lock:
             return {path: one for path, one in self._documents.items() if path.startswith(f"{name}/")}
+
+    def page(self, effect: FindFlowRuns) -> Mapping[str, Document]:
+        """Return the documents of a collection that have the status, in order of their paths, after the last page."""
+        found = [
+            (path, one)
+            for path, one in sorted(self.collection(effect.collection).items())
+            if one.get("status") == effect.status and path > (effect.after or "")
+        ]
+        return copy.deepcopy(dict(found[: effect.limit]))

@@ -1,6 +1,7 @@
 """Documents in one SQLite file, shared by any number of processes on a machine.
 
-Owns the table and its transactions. Must not know what the documents mean.
+Owns the tables and their transactions: the documents, and the outbox, which holds the changes nobody has heard of yet. A change
+and its row in the outbox are one commit, so that none is ever lost. Must not know what the documents mean.
 """
 
 from __future__ import annotations
@@ -12,23 +13,34 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from core.documents import Documents, Rule, apply_change
-from effects import Document
+from effects import Document, FindFlowRuns
 
 T = TypeVar("T")
 
 BUSY_SECONDS = 60.0
 _OPENING_TRIES = 200
-_SCHEMA = "CREATE TABLE IF NOT EXISTS documents (path TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID"
+_SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS documents (path TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID",
+    """
+    CREATE TABLE IF NOT EXISTS outbox
+        (path TEXT PRIMARY KEY, changes INTEGER NOT NULL, delivered INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID
+    """,
+)
+_ANNOUNCE = """
+    INSERT INTO outbox (path, changes) VALUES (?, 1)
+    ON CONFLICT (path) DO UPDATE SET changes = changes + 1
+"""
 
 
 class SqliteDocuments:
     """A document store that survives the end of the process at any moment."""
 
-    def __init__(self, file: Path) -> None:
-        """Open the file, or create it."""
+    def __init__(self, file: Path, announced: str | None = None) -> None:
+        """Open the file, or create it; changes of the documents of one collection go to the outbox."""
+        self._announced = announced
         file.parent.mkdir(parents=True, exist_ok=True)
         self._lock = Lock()
         self._connection = _open(file)
@@ -45,7 +57,7 @@ class SqliteDocuments:
             decision = rule(documents)
             for change in decision.changes:
                 current = documents[change.path] if change.path in documents else self._one(change.path)
-                self._write(change.path, apply_change(current, change))
+                self._write(change.path, current, apply_change(current, change))
             return decision.outcome
 
     def collection(self, name: str) -> Mapping[str, Document]:
@@ -54,6 +66,30 @@ class SqliteDocuments:
         with self._lock:
             rows = self._connection.execute(query, (f"{name}/", f"{name}0")).fetchall()
         return {path: json.loads(body) for path, body in rows}
+
+    def page(self, effect: FindFlowRuns) -> Mapping[str, Document]:
+        """Return the documents of a collection that have the status, in order of their paths, after the last page."""
+        query = """
+            SELECT path, body FROM documents
+            WHERE path > ? AND path < ? AND json_extract(body, '$.status') = ? ORDER BY path LIMIT ?
+        """
+        begin, end = effect.after or f"{effect.collection}/", f"{effect.collection}0"
+        with self._lock:
+            rows = self._connection.execute(query, (begin, end, effect.status, effect.limit)).fetchall()
+        return {path: json.loads(body) for path, body in rows}
+
+    def undelivered(self, path: str) -> int | None:
+        """Return the number of the document's last change, None if whoever wanted to hear of it has."""
+        query = "SELECT changes FROM outbox WHERE path = ? AND changes > delivered"
+        with self._lock:
+            row = self._connection.execute(query, (path,)).fetchone()
+        return None if row is None else int(row[0])
+
+    def delivered(self, path: str, change: int) -> None:
+        """Take note that the change, and all before it, were heard of."""
+        update = "UPDATE outbox SET delivered = max(delivered, ?) WHERE path = ?"
+        with self._lock:
+            self._connection.execute(update, (change, path))
 
     def close(self) -> None:
         """Close the file."""
@@ -79,9 +115,14 @@ class SqliteDocuments:
         row = self._connection.execute("SELECT body FROM documents WHERE path = ?", (path,)).fetchone()
         return None if row is None else json.loads(row[0])
 
-    def _write(self, path: str, document: Mapping[str, Any]) -> None:
-        row = (path, json.dumps(document))
+    def _write(self, path: str, before: Document | None, after: Document) -> None:
+        """Store the document; as in Firestore, a write that changes nothing is no change."""
+        if after == before:
+            return
+        row = (path, json.dumps(after))
         self._connection.execute("INSERT OR REPLACE INTO documents (path, body) VALUES (?, ?)", row)
+        if path.rpartition("/")[0] == self._announced:
+            self._connection.execute(_ANNOUNCE, (path,))
 
 
 def _open(file: Path) -> sqlite3.Connection:
@@ -91,7 +132,8 @@ def _open(file: Path) -> sqlite3.Connection:
         try:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
-            connection.execute(_SCHEMA)
+            for statement in _SCHEMA:
+                connection.execute(statement)
         except sqlite3.OperationalError as error:
             if last or "locked" not in str(error):
                 connection.close()

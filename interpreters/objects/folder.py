@@ -10,8 +10,19 @@ from datetime import datetime
 from pathlib import Path
 
 from core.charts.naming import object_uri
-from effects import ObjectNotStored, ObjectStored, PutObject
+from effects import (
+    ListObjects,
+    ObjectNotRead,
+    ObjectNotStored,
+    ObjectRead,
+    ObjectsListed,
+    ObjectStored,
+    PutObject,
+    ReadObject,
+    blob,
+)
 from interpreters.files import create_file, replace_file
+from interpreters.objects.refusals import not_read, not_stored
 
 _MAX_COMPONENT_BYTES = 255
 
@@ -25,16 +36,42 @@ class ObjectFolder:
 
     def put(self, effect: PutObject, now: datetime) -> ObjectStored | ObjectNotStored:
         """Store the bytes, whole or not at all."""
-        path = self._folder / effect.bucket / Path(*map(_component, effect.name.split("/")))
+        path = self._file(effect.bucket, effect.name)
         data = effect.content.data or b""
         try:
             if not effect.create_only:
                 replace_file(path, data)
             elif not create_file(path, data):
-                return _not_stored(effect, "name_taken", "the name has other bytes", now)
+                return not_stored(effect, "name_taken", "the name has other bytes", now)
         except OSError as error:
-            return _not_stored(effect, "failed", f"{type(error).__name__}: {error.strerror}", now)
+            return not_stored(effect, "failed", f"{type(error).__name__}: {error.strerror}", now)
         return ObjectStored(name=effect.name, uri=object_uri(effect.bucket, effect.name), at=now)
+
+    def list(self, effect: ListObjects, now: datetime) -> ObjectsListed | ObjectNotRead:
+        """Return names and sizes of the objects under a prefix that ends where a folder ends."""
+        folder = self._file(effect.bucket, effect.prefix.rstrip("/"))
+        try:
+            files = sorted(path for path in folder.glob("*") if path.is_file() and not path.name.startswith("."))
+            sizes = {f"{effect.prefix}{path.name}": path.stat().st_size for path in files}
+        except OSError as error:
+            return not_read(effect.prefix, "failed", f"{type(error).__name__}: {error.strerror}", now)
+        return ObjectsListed(prefix=effect.prefix, sizes=sizes, at=now)
+
+    def read(self, effect: ReadObject, now: datetime) -> ObjectRead | ObjectNotRead:
+        """Return the bytes of an object."""
+        try:
+            with self._file(effect.bucket, effect.name).open("rb") as file:
+                data = file.read(effect.max_bytes + 1)
+        except FileNotFoundError:
+            return not_read(effect.name, "missing", "there is no such object", now)
+        except OSError as error:
+            return not_read(effect.name, "failed", f"{type(error).__name__}: {error.strerror}", now)
+        if len(data) > effect.max_bytes:
+            return not_read(effect.name, "too_large", f"it has more than {effect.max_bytes} bytes", now)
+        return ObjectRead(name=effect.name, content=blob(data), at=now)
+
+    def _file(self, bucket: str, name: str) -> Path:
+        return self._folder / bucket / Path(*map(_component, name.split("/")))
 
 
 def _component(name: str) -> str:
@@ -44,7 +81,3 @@ def _component(name: str) -> str:
         return name
     digest = hashlib.sha256(encoded).hexdigest()[:16]
     return f"{encoded[: _MAX_COMPONENT_BYTES - 20].decode(errors='ignore')}~{digest}"
-
-
-def _not_stored(effect: PutObject, reason: str, message: str, now: datetime) -> ObjectNotStored:
-    return ObjectNotStored(name=effect.name, reason=reason, message=message, at=now)  # type: ignore[arg-type]

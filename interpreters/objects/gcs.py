@@ -1,6 +1,6 @@
 """Objects in Cloud Storage.
 
-Owns uploads, their timeouts, and the settling of an upload whose answer was lost. Must not know what is stored.
+Owns uploads, listings and downloads, their timeouts, and the settling of an upload whose answer was lost. Must not know what is stored.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import base64
 import time
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import google_crc32c
 import requests
@@ -17,7 +17,18 @@ from google.api_core import exceptions
 from google.auth.exceptions import GoogleAuthError
 
 from core.charts.naming import object_uri
-from effects import ObjectNotStored, ObjectStored, PutObject
+from effects import (
+    ListObjects,
+    ObjectNotRead,
+    ObjectNotStored,
+    ObjectRead,
+    ObjectsListed,
+    ObjectStored,
+    PutObject,
+    ReadObject,
+)
+from effects import blob as as_blob
+from interpreters.objects.refusals import not_read, not_stored
 
 if TYPE_CHECKING:
     from google.cloud.storage import Blob, Client
@@ -44,20 +55,64 @@ class GcsObjects:
 
     def put(self, effect: PutObject, now: datetime) -> ObjectStored | ObjectNotStored:
         """Store the bytes; a create-only name that has the same bytes counts as stored."""
-        left = max((effect.give_up_at - now).total_seconds(), LEAST_SECONDS)
         data = effect.content.data or b""
         try:
             blob = self._client().bucket(effect.bucket).blob(effect.name)
-            if not _upload(blob, data, effect, min(left, TRY_SECONDS)):
-                return _not_stored(effect, "name_taken", "the name has other bytes", now)
+            if not _upload(blob, data, effect, _ends(effect.give_up_at, now)):
+                return not_stored(effect, "name_taken", "the name has other bytes", now)
         except _FAILURES as error:
-            return _not_stored(effect, "failed", f"{type(error).__name__}: {error}"[:300], now)
+            return not_stored(effect, "failed", _said(error), now)
         return ObjectStored(name=effect.name, uri=object_uri(effect.bucket, effect.name), at=now)
 
+    def list(self, effect: ListObjects, now: datetime) -> ObjectsListed | ObjectNotRead:
+        """Return names and sizes of the objects under a prefix."""
+        ends = _ends(effect.give_up_at, now)
+        try:
+            found = self._client().list_blobs(
+                effect.bucket,
+                prefix=effect.prefix,
+                fields="items(name,size),nextPageToken",
+                timeout=_timeout(ends),
+                retry=None,
+            )
+            sizes = {blob.name: int(blob.size) for blob in found}
+        except _FAILURES as error:
+            return not_read(effect.prefix, "failed", _said(error), now)
+        return ObjectsListed(prefix=effect.prefix, sizes=sizes, at=now)
 
-def _upload(blob: Blob, data: bytes, effect: PutObject, seconds: float) -> bool:
+    def read(self, effect: ReadObject, now: datetime) -> ObjectRead | ObjectNotRead:
+        """Return the bytes of an object, asking for no more than one byte above the limit."""
+        ends = _ends(effect.give_up_at, now)
+        try:
+            data = (
+                self._client()
+                .bucket(effect.bucket)
+                .blob(effect.name)
+                .download_as_bytes(end=effect.max_bytes, timeout=_timeout(ends), retry=None)
+            )
+        except exceptions.NotFound:
+            return not_read(effect.name, "missing", "there is no such object", now)
+        except exceptions.RequestRangeNotSatisfiable:
+            data = b""
+        except _FAILURES as error:
+            return not_read(effect.name, "failed", _said(error), now)
+        if len(data) > effect.max_bytes:
+            return not_read(effect.name, "too_large", f"it has more than {effect.max_bytes} bytes", now)
+        return ObjectRead(name=effect.name, content=as_blob(data), at=now)
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:300]
+
+
+def _ends(give_up_at: datetime, now: datetime) -> float:
+    """Return when one try must be over, on the monotonic clock."""
+    left = max((give_up_at - now).total_seconds(), LEAST_SECONDS)
+    return time.monotonic() + min(left, TRY_SECONDS)
+
+
+def _upload(blob: Blob, data: bytes, effect: PutObject, ends: float) -> bool:
     """Upload, once: the program tries again. Return False if the name has other bytes."""
-    ends = time.monotonic() + seconds
     try:
         blob.upload_from_string(
             data,
@@ -82,9 +137,3 @@ def _timeout(ends: float) -> tuple[float, float]:
 
 def _crc32c(data: bytes) -> str:
     return base64.b64encode(google_crc32c.value(data).to_bytes(4, "big")).decode()
-
-
-def _not_stored(
-    effect: PutObject, reason: Literal["name_taken", "failed"], message: str, now: datetime
-) -> ObjectNotStored:
-    return ObjectNotStored(name=effect.name, reason=reason, message=message, at=now)
