@@ -1,4 +1,4 @@
-"""The command line: `tda`, and `worker-chart-export` (the same as `tda charts`).
+"""The command line: `tda`, `worker-chart-export` (the same as `tda charts`) and `advance-flow` (as `tda flow`).
 
 Owns which commands there are. Each worker's commands live in `interpreters/command_line`.
 """
@@ -8,10 +8,11 @@ from __future__ import annotations
 import click
 
 from interpreters.command_line.charts import worker_chart_export
+from interpreters.command_line.flow import advance_flow
 from interpreters.command_line.inputs import prepare_streams
 from interpreters.command_line.sandbox import sandbox
 
-__all__ = ["tda", "worker_chart_export"]
+__all__ = ["advance_flow", "tda", "worker_chart_export"]
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -26,9 +27,11 @@ def tda() -> None:
     Try it:
       tda charts plan      --flow-run-path flow_run.json   what would happen
       tda charts run-local --flow-run-path flow_run.json   make it happen
+      tda flow   run       --flow-run-path flow_run.json   a whole flow, step after step
     """
     prepare_streams()
 
 
 tda.add_command(worker_chart_export, "charts")
+tda.add_command(advance_flow, "flow")
 tda.add_command(sandbox)

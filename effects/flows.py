@@ -76,6 +76,8 @@ class FieldChange:
 class FlowAdvanced:
     """The flow_run was changed."""
 
+    flow_run: str
+    """Path of the flow_run document."""
     status: str
     """Its status now."""
     changes: tuple[FieldChange, ...]
@@ -88,6 +90,8 @@ class FlowAdvanced:
 class FlowUnchanged:
     """There was nothing to change, and nothing was written."""
 
+    flow_run: str
+    """Path of the flow_run document."""
     reason: str
     """Lower-case reason, e.g. nothing_to_change."""
     at: datetime

@@ -13,7 +13,7 @@ from pathlib import Path
 from core.charts.events import events_begun, events_done, events_of_result
 from core.charts.program import CHART_EXPORT
 from core.charts.settings import ChartConfiguration
-from core.charts.state import Inputs, State, StepResult, chart_inputs
+from core.charts.state import Inputs, StepResult, chart_inputs
 from core.flow.claims import place_flow_run
 from core.flow.flow_run import FLOW_RUNS_COLLECTION, flow_run_path
 from effects import Document
@@ -22,7 +22,7 @@ from interpreters.chart_api.fixtures import FixtureFolder
 from interpreters.chart_api.http import ChartImg
 from interpreters.performers import AccountsAside, Interpreter
 from interpreters.ports import Clock, DocumentStore, ObjectStore, TemplateSource, Watcher
-from interpreters.runtime import Run, ThreadPool
+from interpreters.runtime import run_to_end
 from interpreters.telemetry import Log, LogWatcher
 
 CONTROL_PLACES = 2
@@ -55,14 +55,14 @@ class ChartExport:
         self, flow_run: Document, wanted_step: str | None, log: Log, watchers: Sequence[Watcher] = ()
     ) -> StepResult:
         """Run the program to its end and return what came of it."""
-        places = self.configuration.settings.max_parallel + CONTROL_PLACES
-        pool = ThreadPool(self.interpreter.perform, self.interpreter.clock, places)
-        log_watcher = LogWatcher(log, events_begun, events_done)
-        run: Run[Inputs, State] = Run(CHART_EXPORT, self.interpreter.perform, pool, [log_watcher, *watchers])
-        try:
-            state = run.to_end(self.inputs(flow_run, wanted_step))
-        finally:
-            pool.close()
+        state = run_to_end(
+            CHART_EXPORT,
+            self.inputs(flow_run, wanted_step),
+            self.interpreter.perform,
+            self.interpreter.clock,
+            self.configuration.settings.max_parallel + CONTROL_PLACES,
+            [LogWatcher(log, events_begun, events_done), *watchers],
+        )
         assert state.result is not None
         for event in events_of_result(state.result):
             log.write(event)

@@ -19,11 +19,13 @@ from google.auth.exceptions import GoogleAuthError
 from core.charts.settings import ChartConfiguration
 from core.cloud import CloudSettings
 from core.flow.flow_run import flow_run_path
+from core.flow.settings import FlowSettings
 from effects import Document
 from interpreters import shipped
 from interpreters.chart_export import ChartExport, chart_export_on, place
 from interpreters.documents.firestore import FirestoreDocuments
 from interpreters.objects.gcs import GcsObjects
+from interpreters.orchestrator import Orchestrator, orchestrator_on
 from interpreters.ports import Clock, DocumentStore, StoreUnusableError
 from interpreters.templates import TemplateDocuments, TemplateFolder, store_templates
 
@@ -95,6 +97,16 @@ class Cloud:
             clock=self._clock,
             flow_runs_collection=self._settings.flow_runs_collection,
         )
+
+    def orchestrator(self, settings: FlowSettings) -> Orchestrator:
+        """Return an orchestrator of the flow_runs of this project."""
+        return orchestrator_on(settings, self.documents, self._clock, self._settings.flow_runs_collection)
+
+    def flow_run(self, run_id: str) -> Document | None:
+        """Return a stored flow_run, None where there is none."""
+        path = flow_run_path(run_id, self._settings.flow_runs_collection)
+        with _in_words():
+            return self.documents.read((path,))[path]
 
     def place(self, flow_run: Document) -> tuple[str, ...]:
         """Store a flow_run; return the steps that a live worker holds, if that forbade it."""

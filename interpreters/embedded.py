@@ -5,21 +5,28 @@ Owns the layout of a state directory. Must not know what runs on it.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from core.charts.settings import ChartConfiguration
 from core.flow.flow_run import FLOW_RUNS_COLLECTION, flow_run_path
+from core.flow.settings import FlowSettings
 from effects import Document
 from interpreters import shipped
 from interpreters.chart_export import ChartExport, chart_export_on, place
+from interpreters.dispatcher import Dispatcher, WorkerOf
 from interpreters.documents.sqlite import SqliteDocuments
 from interpreters.files import replace_file
+from interpreters.given_steps import GivenSteps
 from interpreters.objects.folder import ObjectFolder
+from interpreters.orchestrator import Orchestrator, orchestrator_on
+from interpreters.performers import Interpreter
 from interpreters.ports import Clock, DocumentStore, StoreUnusableError
+from interpreters.telemetry import Log
 from interpreters.templates import TemplateFolder
 
 DOCUMENTS = "documents.sqlite3"
@@ -33,6 +40,7 @@ class StateDirectory:
         self._folder = folder
         self._clock = clock
         self.name = f"--state-dir {folder}"
+        self._objects = ObjectFolder(folder / "artifacts")
         self._sqlite = SqliteDocuments(folder / DOCUMENTS, announced=FLOW_RUNS_COLLECTION)
         self.documents: DocumentStore = self._sqlite
 
@@ -48,11 +56,62 @@ class StateDirectory:
         return chart_export_on(
             configuration,
             documents=self.documents,
-            objects=ObjectFolder(self._folder / "artifacts"),
+            objects=self._objects,
             templates=TemplateFolder(templates_dir or shipped.TEMPLATES),
             fixtures_dir=fixtures_dir,
             clock=self._clock,
         )
+
+    def orchestrator(self, settings: FlowSettings) -> Orchestrator:
+        """Return an orchestrator of the flow_runs in this directory."""
+        return orchestrator_on(settings, self.documents, self._clock)
+
+    def given_steps(self, run_id: str, bucket: str) -> GivenSteps:
+        """Return what satisfies steps of a run in this directory from files."""
+        interpreter = Interpreter(documents=self.documents, clock=self._clock, objects=self._objects)
+        return GivenSteps(interpreter, flow_run_path(run_id), bucket)
+
+    def dispatcher(
+        self,
+        run_id: str,
+        orchestrator: Orchestrator,
+        worker_of: WorkerOf,
+        log: Log,
+        show: Callable[[Document], None],
+    ) -> Dispatcher:
+        """Return what drives a run in this directory from change to change."""
+        return Dispatcher(
+            run_id=run_id,
+            documents=self.documents,
+            outbox=self._sqlite,
+            orchestrator=orchestrator,
+            worker_of=worker_of,
+            log=log,
+            show=show,
+        )
+
+    @contextmanager
+    def holding(self, run_id: str, *, alone: bool) -> Iterator[bool]:
+        """Hold a run for as long as this process lives: alone, or with others who do not want to be alone.
+
+        Yield whether it could be had. The lock dies with its process, so whoever holds a run alone knows that no
+        worker on this machine is at work on it.
+        """
+        file = self._folder / "locks" / f"{run_id}.lock"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("a") as lock:
+            try:
+                fcntl.flock(lock, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+            else:
+                yield True
+
+    def flow_run(self, run_id: str) -> Document | None:
+        """Return a stored flow_run, None where there is none."""
+        path = flow_run_path(run_id)
+        with _in_words():
+            return self.documents.read((path,))[path]
 
     def collection(self, name: str) -> Mapping[str, Document]:
         """Return all documents of a collection by path."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from core.charts.answers import Answer, NoAnswer
 from core.charts.settings import ChartConfiguration
 from core.documents import Documents, Rule
+from core.flow.settings import FlowSettings
 from effects import (
     CallChartApi,
     Document,
@@ -31,6 +32,7 @@ from effects import (
 
 if TYPE_CHECKING:
     from interpreters.chart_export import ChartExport
+    from interpreters.orchestrator import Orchestrator
 
 T = TypeVar("T")
 
@@ -56,6 +58,16 @@ class DocumentStore(Protocol):
 
     def page(self, effect: FindFlowRuns) -> Mapping[str, Document]:
         """Return the documents of a collection that have the status, in order of their paths, after the last page."""
+
+
+class Outbox(Protocol):
+    """Changes of documents that nobody has heard of yet; each is heard of at least once."""
+
+    def undelivered(self, path: str) -> int | None:
+        """Return the number of the document's last change, None if whoever wanted to hear of it has."""
+
+    def delivered(self, path: str, change: int) -> None:
+        """Take note that the change, and all before it, were heard of."""
 
 
 class ObjectStore(Protocol):
@@ -121,6 +133,12 @@ class Home(Protocol):
         self, configuration: ChartConfiguration, templates_dir: Path | None, fixtures_dir: Path
     ) -> ChartExport:
         """Return a chart export that works here."""
+
+    def orchestrator(self, settings: FlowSettings) -> Orchestrator:
+        """Return an orchestrator of the flow_runs here."""
+
+    def flow_run(self, run_id: str) -> Document | None:
+        """Return a stored flow_run, None where there is none."""
 
     def export(self, run_id: str) -> None:
         """Write the stored flow_run as a file to look at, where there is a place for it."""

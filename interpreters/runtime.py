@@ -128,3 +128,19 @@ class Run(Generic[InputsT, StateT]):
                 getattr(watcher, what)(*words)
             except Exception:  # noqa: BLE001 - a terminal that is gone, a disk that is full
                 self._watchers.remove(watcher)
+
+
+def run_to_end(
+    program: Program[InputsT, StateT],
+    inputs: InputsT,
+    perform: Perform,
+    clock: Clock,
+    places: int,
+    watchers: Iterable[Watcher] = (),
+) -> StateT:
+    """Run a program in a pool of its own; return its last state."""
+    pool = ThreadPool(perform, clock, places)
+    try:
+        return Run(program, perform, pool, watchers).to_end(inputs)
+    finally:
+        pool.close()

@@ -13,3 +13,4 @@ _FOLDER = Path(str(files("fixtures")))
 TEMPLATES = _FOLDER / "chart-templates"
 CHART_API_FIXTURES = _FOLDER / "chart-api"
 FLOW_RUNS = _FOLDER / "flow-runs"
+CANDLES = _FOLDER / "candles"

@@ -40,6 +40,17 @@ def a_step(**changes: Any) -> dict[str, Any]:
     return {key: value for key, value in step.items() if value is not None}
 
 
+def a_plain_step(status: str, depends_on: Sequence[str] = (), **changes: Any) -> dict[str, Any]:
+    """Return a step of which only the orchestrator's business is said; a change to None takes the field away."""
+    return a_step(status=status, **{"dependsOn": list(depends_on), "inputs": {}, **changes})
+
+
+def a_claim(attempt: int = 1, lease_until: str | None = None, **changes: Any) -> dict[str, Any]:
+    """Return the outputs of a step that was claimed; without an end it has no lease."""
+    claim = {"token": "theirs", "attempt": attempt, "leaseUntil": lease_until, **changes}
+    return {"execution": {"claim": {key: value for key, value in claim.items() if value is not None}}}
+
+
 def an_input(chart_template_ids: Sequence[str], min_images: int = 1) -> dict[str, Any]:
     return {"minImages": min_images, "requests": [{"chartTemplateId": one} for one in chart_template_ids]}
 

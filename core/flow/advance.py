@@ -59,17 +59,17 @@ def advance_flow(
     """Decide what changes in the flow_run, if anything."""
     flow_run = documents[effect.flow_run]
     if flow_run is None:
-        return Decision(FlowUnchanged(reason="flow_run_missing", at=now))
+        return Decision(FlowUnchanged(flow_run=effect.flow_run, reason="flow_run_missing", at=now))
     changes = advance(flow_run, effect.flow_run.rpartition("/")[2], effect.leases, now)
     if not changes:
-        return Decision(FlowUnchanged(reason="nothing_to_change", at=now))
+        return Decision(FlowUnchanged(flow_run=effect.flow_run, reason="nothing_to_change", at=now))
     update = UpdateDocument(
         path=effect.flow_run,
         assign={change.path: change.after for change in changes if change.after is not None},
         remove=tuple(change.path for change in changes if change.after is None),
     )
     status = next((one.after for one in changes if one.path == ("status",)), flow_run.get("status"))
-    return Decision(FlowAdvanced(status=str(status), changes=changes, at=now), (update,))
+    return Decision(FlowAdvanced(flow_run=effect.flow_run, status=str(status), changes=changes, at=now), (update,))
 
 
 def advance(flow_run: Document, run_id: str, leases: LeasePolicy, now: datetime) -> tuple[FieldChange, ...]:

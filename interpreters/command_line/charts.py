@@ -9,12 +9,10 @@ from __future__ import annotations
 import json
 import sqlite3
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
-from rich.console import Console
 
 from core.charts.planning import plan as plan_effects
 from core.charts.state import StepResult
@@ -24,31 +22,42 @@ from core.charts.usage import MOCK_USAGE_COLLECTION, USAGE_COLLECTION, usage_pat
 from core.events import LogEvent
 from core.flow.selection import NothingToDo, select_step
 from effects import Document
-from effects.moments import parse_moment
 from interpreters import shipped
 from interpreters.chart_api.fixtures import FixtureFolder
 from interpreters.clock import SystemClock
 from interpreters.command_line.chart_tools import accounts_group, doctor, manifest_group, templates_group
-from interpreters.command_line.homes import DEFAULT_STATE_DIR, chosen_state_dir, opened, store_option, stored
+from interpreters.command_line.homes import (
+    chosen_state_dir,
+    held,
+    opened,
+    place,
+    state_dir_option,
+    store_option,
+    stored,
+)
 from interpreters.command_line.inputs import (
-    SERVICE,
     ChartCall,
+    chart_options,
+    chosen_moment,
+    flow_run_option,
+    now_option,
     prepare_streams,
     read_json,
     say,
+    service_name,
+    speak_for,
     stop,
 )
-from interpreters.command_line.progress import ChartProgress, TerminalLog
+from interpreters.command_line.progress import CONSOLE, ChartProgress, TerminalLog
 from interpreters.dry_run import expected_chart, plan_as_json, plan_as_text
-from interpreters.ports import Home, StoreUnusableError
+from interpreters.ports import Home
 from interpreters.telemetry import JsonLog, Log, stderr_is_terminal
 from interpreters.templates import TemplateFolder
 
-CONSOLE = Console(stderr=True)
-_YEARS = range(1971, 3000)
 EXIT_STEP_FAILED = 1
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+
+_STEP_OPTION = click.option("--step-id", help="Step to take. Default: the first READY CHART_EXPORT step.")
 
 
 @click.group("charts", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -64,52 +73,13 @@ def worker_chart_export() -> None:
     or a file is wrong and nothing was claimed.
     """
     prepare_streams()
-
-
-def _input_options(command: Command) -> Command:
-    """Add the flags that say what to work on and with which settings."""
-    for option in reversed(
-        (
-            click.option(
-                "--flow-run-path",
-                required=True,
-                type=click.Path(path_type=Path),
-                help="flow_run document (JSON); never changed.",
-            ),
-            click.option("--step-id", help="Step to take. Default: the first READY CHART_EXPORT step."),
-            click.option(
-                "--charts-api-mode",
-                metavar="real|mock|record",
-                help="Where pictures come from. Default: $CHARTS_API_MODE, else mock.",
-            ),
-            click.option(
-                "--charts-bucket",
-                metavar="gs://NAME",
-                help="Bucket of PNGs and manifest. Default: $CHARTS_BUCKET, else gs://local-artifacts.",
-            ),
-            click.option(
-                "--accounts-config-path",
-                type=click.Path(path_type=Path),
-                help='File like [{"id": "acc1", "apiKey": "…"}]. Default: $CHART_IMG_ACCOUNTS_JSON.',
-            ),
-            click.option(
-                "--templates-dir",
-                type=click.Path(path_type=Path),
-                help="Chart templates. Default: the shipped ones.",
-            ),
-            click.option(
-                "--fixtures-dir",
-                type=click.Path(path_type=Path),
-                help="Recorded answers. Default: the shipped ones; record mode needs one of yours.",
-            ),
-        )
-    ):
-        command = option(command)
-    return command
+    speak_for("worker-chart-export")
 
 
 @worker_chart_export.command("run-local")
-@_input_options
+@flow_run_option(required=True)
+@_STEP_OPTION
+@chart_options
 @store_option
 @click.option(
     "--output-summary",
@@ -118,11 +88,7 @@ def _input_options(command: Command) -> Command:
     show_default=True,
     help="What stdout says at the end.",
 )
-@click.option(
-    "--state-dir",
-    type=click.Path(path_type=Path),
-    help=f"Where documents and artifacts are kept. Default: $TDA_STATE_DIR, else {DEFAULT_STATE_DIR}.",
-)
+@state_dir_option
 def run_local(store: str, output_summary: str, state_dir: Path | None, **flags: Any) -> None:
     """Run one step on this machine, by the same program as in production.
 
@@ -138,22 +104,12 @@ def run_local(store: str, output_summary: str, state_dir: Path | None, **flags: 
           --accounts-config-path chart-img.accounts.local.json
     """
     call = ChartCall(**flags)
-    with opened(store, chosen_state_dir(state_dir)) as home:
-        _place(call, home)
+    with opened(store, chosen_state_dir(state_dir)) as home, held(home, call.run_id, alone=False):
+        place(call.flow_run, call.flow_run_path, home)
         result = _run(call, home)
         _export(call, home)
     _print_summary(output_summary, result, call)
     sys.exit(EXIT_STEP_FAILED if result.status == "FAILED" else 0)
-
-
-def _place(call: ChartCall, home: Home) -> None:
-    try:
-        held = home.place(call.flow_run)
-    except StoreUnusableError as error:
-        stop(home.name, f"cannot be written: {error}")
-    if held:
-        message = f"a worker is at work on {', '.join(held)} of this run in {home.name}; wait for its end"
-        stop(f"--flow-run-path {call.flow_run_path}", message)
 
 
 def _export(call: ChartCall, home: Home) -> None:
@@ -182,7 +138,7 @@ def _log(call: ChartCall) -> Log:
         return TerminalLog(CONSOLE, settings.log_level)
     chosen = select_step(call.flow_run, STEP_TYPE, call.step_id)
     context = {
-        "service": SERVICE,
+        "service": service_name(),
         "env": settings.env,
         "runId": call.run_id,
         "flowKey": call.flow_run.get("flowKey"),
@@ -204,13 +160,15 @@ def _print_summary(form: str, result: StepResult, call: ChartCall) -> None:
 
 
 @worker_chart_export.command("plan")
-@_input_options
+@flow_run_option(required=True)
+@_STEP_OPTION
+@chart_options
 @click.option(
     "--usage-path",
     type=click.Path(path_type=Path),
     help='Usage of accounts, like {"acc1": {"usageToday": 43, "windowStart": "2025-12-15T00:00:00Z"}}.',
 )
-@click.option("--now", metavar="RFC3339", help="The moment to plan for. Default: now.")
+@now_option
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option(
     "--state-dir",
@@ -228,9 +186,7 @@ def plan(usage_path: Path | None, now: str | None, form: str, state_dir: Path | 
       worker-chart-export plan --flow-run-path flow_run.json --format json --now 2025-12-15T10:25:30Z
     """
     call = ChartCall(**flags)
-    moment = SystemClock().now() if now is None else parse_moment(now)
-    if moment is None or moment.year not in _YEARS:
-        stop("--now", "must be RFC 3339 with a time zone, like 2025-12-15T10:25:30Z")
+    moment = chosen_moment(now)
     fixtures = FixtureFolder(call.fixtures_dir)
     folder = TemplateFolder(call.templates_dir or shipped.TEMPLATES)
     templates, unreadable = folder.load(folder.ids())

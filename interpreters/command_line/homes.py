@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -39,6 +39,15 @@ def store_option(command: Command) -> Command:
         default="embedded",
         show_default=True,
         help="Documents and objects on this machine, or in Firestore and Cloud Storage ($GOOGLE_CLOUD_PROJECT, …).",
+    )(command)
+
+
+def state_dir_option(command: Command) -> Command:
+    """Add the flag that says where the embedded store is."""
+    return click.option(
+        "--state-dir",
+        type=click.Path(path_type=Path),
+        help=f"Where documents and artifacts are kept. Default: $TDA_STATE_DIR, else {DEFAULT_STATE_DIR}.",
     )(command)
 
 
@@ -79,3 +88,30 @@ def stored(store: str, folder: Path, collection: str) -> Mapping[str, Document]:
             return home.collection(collection)
         except StoreUnusableError as error:
             stop(home.name, f"cannot be read: {error}")
+
+
+@contextmanager
+def held(home: Home, run_id: str, *, alone: bool) -> Iterator[None]:
+    """Hold a run in a state directory while working on it, or stop because another process does."""
+    if not isinstance(home, StateDirectory):
+        yield
+        return
+    with ExitStack() as stack:
+        try:
+            is_ours = stack.enter_context(home.holding(run_id, alone=alone))
+        except OSError as error:
+            stop(home.name, f"cannot be used: {type(error).__name__}: {error}")
+        if not is_ours:
+            stop(home.name, f"another process is at work on run {run_id}; wait for its end")
+        yield
+
+
+def place(flow_run: Document, path: Path, home: Home) -> None:
+    """Store the flow_run of a file, or stop because a worker is at work on the stored one."""
+    try:
+        steps = home.place(flow_run)
+    except StoreUnusableError as error:
+        stop(home.name, f"cannot be written: {error}")
+    if steps:
+        message = f"a worker is at work on {', '.join(steps)} of this run in {home.name}; wait for its end"
+        stop(f"--flow-run-path {path}", message)

@@ -9,7 +9,8 @@ import json
 import math
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -29,14 +30,20 @@ from core.cloud import CloudSettings, parse_cloud_settings
 from core.events import LogEvent
 from core.flow.flow_run import parse_flow_run
 from core.flow.selection import wanted_step_problems
+from core.flow.settings import LOCAL_DEFAULTS as FLOW_DEFAULTS
+from core.flow.settings import VARIABLES as FLOW_VARIABLES
+from core.flow.settings import FlowSettings, parse_flow_settings
 from core.problems import Problem, Problems
 from core.settings import Given
 from effects import Document
+from effects.moments import parse_moment
 from interpreters import shipped
 from interpreters.clock import SystemClock
 from interpreters.telemetry import JsonLog, stderr_is_terminal
 
-SERVICE = "worker-chart-export"
+_YEARS = range(1971, 3000)
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 EXIT_WRONG_CALL = 2
 
 T = TypeVar("T")
@@ -51,6 +58,7 @@ class WrongCall(click.ClickException):
         """Hold everything that is wrong."""
         super().__init__("; ".join(str(problem) for problem in problems))
         self.problems = problems
+        self._service = service_name()
 
     def show(self, file: object = None) -> None:  # noqa: ARG002 - click's signature
         """Say everything at once, on stderr: readable on a terminal, else as one JSON line."""
@@ -63,8 +71,19 @@ class WrongCall(click.ClickException):
         JsonLog(
             sys.stderr,
             SystemClock(),
-            context={"service": SERVICE, "env": os.environ.get("ENV") or LOCAL_DEFAULTS["ENV"]},
+            context={"service": self._service, "env": os.environ.get("ENV") or LOCAL_DEFAULTS["ENV"]},
         ).write(event)
+
+
+def speak_for(service: str) -> None:
+    """Name the service that the command's log entries are of."""
+    click.get_current_context().obj = service
+
+
+def service_name() -> str:
+    """Return the service that the running command speaks for."""
+    context = click.get_current_context(silent=True)
+    return (context.find_object(str) if context else None) or "tda"
 
 
 def prepare_streams() -> None:
@@ -95,32 +114,77 @@ def value_of(result: Result[T, Problems]) -> T:
     return result.unwrap()
 
 
-class ChartCall:
-    """The checked input of `run-local` and `plan`."""
+def flow_run_option(*, required: bool) -> Callable[[Command], Command]:
+    """Return the flag that names a flow_run file."""
+    return click.option(
+        "--flow-run-path",
+        required=required,
+        type=click.Path(path_type=Path),
+        help="flow_run document (JSON); never changed.",
+    )
+
+
+now_option = click.option("--now", metavar="RFC3339", help="The moment to plan for. Default: now.")
+
+
+def chosen_moment(now: str | None) -> datetime:
+    """Return the moment given, or this one."""
+    moment = SystemClock().now() if now is None else parse_moment(now)
+    if moment is None or moment.year not in _YEARS:
+        stop("--now", "must be RFC 3339 with a time zone, like 2025-12-15T10:25:30Z")
+    return moment
+
+
+def chart_options(command: Command) -> Command:
+    """Add the flags that say how charts are drawn."""
+    for option in reversed(
+        (
+            click.option(
+                "--charts-api-mode",
+                metavar="real|mock|record",
+                help="Where pictures come from. Default: $CHARTS_API_MODE, else mock.",
+            ),
+            click.option(
+                "--charts-bucket",
+                metavar="gs://NAME",
+                help="Bucket of PNGs and manifest. Default: $CHARTS_BUCKET, else gs://local-artifacts.",
+            ),
+            click.option(
+                "--accounts-config-path",
+                type=click.Path(path_type=Path),
+                help='File like [{"id": "acc1", "apiKey": "…"}]. Default: $CHART_IMG_ACCOUNTS_JSON.',
+            ),
+            click.option(
+                "--templates-dir",
+                type=click.Path(path_type=Path),
+                help="Chart templates. Default: the shipped ones.",
+            ),
+            click.option(
+                "--fixtures-dir",
+                type=click.Path(path_type=Path),
+                help="Recorded answers. Default: the shipped ones; record mode needs one of yours.",
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+class ChartFlags:
+    """How charts are drawn, as given and checked."""
 
     def __init__(
         self,
         *,
-        flow_run_path: Path,
-        step_id: str | None,
         charts_api_mode: str | None,
         charts_bucket: str | None,
         accounts_config_path: Path | None,
         templates_dir: Path | None,
         fixtures_dir: Path | None,
     ) -> None:
-        self.flow_run_path = flow_run_path
-        self.step_id = step_id
         self.configuration = read_configuration(charts_api_mode, charts_bucket, accounts_config_path)
         self.templates_dir = templates_dir and existing_folder("--templates-dir", templates_dir, templates_dir)
         self.fixtures_dir = self._fixtures(fixtures_dir)
-        self.flow_run = read_flow_run(flow_run_path)
-        self.run_id = str(self.flow_run["runId"])
-        problems = (
-            wanted_step_problems(self.flow_run, STEP_TYPE, step_id, "--step-id") if step_id is not None else ()
-        )
-        if problems:
-            raise WrongCall(problems)
 
     @property
     def mode(self) -> str:
@@ -136,6 +200,22 @@ class ChartCall:
                 else stop("--fixtures-dir", f"{folder} is not a folder")
             )
         return existing_folder("--fixtures-dir", given, shipped.CHART_API_FIXTURES)
+
+
+class ChartCall(ChartFlags):
+    """The checked input of `run-local` and `plan`."""
+
+    def __init__(self, *, flow_run_path: Path, step_id: str | None, **chart_flags: Any) -> None:
+        super().__init__(**chart_flags)
+        self.flow_run_path = flow_run_path
+        self.step_id = step_id
+        self.flow_run = read_flow_run(flow_run_path)
+        self.run_id = str(self.flow_run["runId"])
+        problems = (
+            wanted_step_problems(self.flow_run, STEP_TYPE, step_id, "--step-id") if step_id is not None else ()
+        )
+        if problems:
+            raise WrongCall(problems)
 
 
 def read_configuration(
@@ -154,6 +234,11 @@ def read_configuration(
         where = "--accounts-config-path" if is_json else f"--accounts-config-path {accounts_config_path}"
         given[ACCOUNTS_VARIABLE] = Given(_read_text(accounts_config_path, where), where)
     return value_of(parse_configuration(given, LOCAL_DEFAULTS))
+
+
+def read_flow_settings() -> FlowSettings:
+    """Return the settings of the orchestrator, from the environment."""
+    return value_of(parse_flow_settings(_environment(FLOW_VARIABLES), FLOW_DEFAULTS))
 
 
 def read_cloud_settings() -> CloudSettings:

@@ -1,21 +1,25 @@
-"""What a person at a terminal sees while charts are drawn: one live line a chart, and the log above it.
+"""What a person at a terminal sees: one live line a chart, or a step of a whole flow, and the log above it.
 
 Owns the display. Must not know anything that effects and outcomes do not say.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Self
 
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
+from core.documents import field
 from core.events import LogEvent
 from effects import (
     CallChartApi,
     ChartRefused,
     ChartRendered,
+    Document,
     Effect,
     LoadTemplates,
     ObjectStored,
@@ -24,7 +28,9 @@ from effects import (
     Wait,
 )
 
+CONSOLE = Console(stderr=True)
 _STYLES = {"DEBUG": "dim", "INFO": "", "WARNING": "yellow", "ERROR": "bold red"}
+_ENDED = {"SUCCEEDED", "FAILED", "SKIPPED", "CANCELLED"}
 _QUIET = {"chart_api_call_started", "chart_api_call_finished", "png_written"}
 
 
@@ -45,19 +51,27 @@ class TerminalLog:
         self._console.print(event.message, style=_STYLES[event.severity], highlight=False, markup=False)
 
 
-class ChartProgress:
-    """A live line a chart."""
+class _LiveLines:
+    """A live line for each of some things, by name."""
 
     def __init__(self, console: Console) -> None:
         """Show nothing yet."""
         self._progress = Progress(
             SpinnerColumn(finished_text="•"),
-            TextColumn("{task.fields[chart]}"),
+            TextColumn("{task.fields[name]}", markup=False),
             TextColumn("{task.description}", markup=False),
             TimeElapsedColumn(),
             console=console,
         )
         self._lines: dict[str, TaskID] = {}
+
+    def _add(self, name: str, text: str) -> None:
+        self._lines[name] = self._progress.add_task(text, total=1, name=name)
+
+    def _say(self, name: str, text: str, completed: int = 0) -> None:
+        line = self._lines.get(name)
+        if line is not None:
+            self._progress.update(line, description=text, completed=completed)
 
     def __enter__(self) -> Self:
         """Begin to show."""
@@ -70,12 +84,16 @@ class ChartProgress:
         """Leave the last state of each line on the screen."""
         self._progress.stop()
 
+
+class ChartProgress(_LiveLines):
+    """A live line a chart."""
+
     def begun(self, effect: Effect) -> None:
         """Show that something begins for a chart."""
         match effect:
             case LoadTemplates():
                 for one in effect.chart_template_ids:
-                    self._lines[one] = self._progress.add_task("waiting for an account", total=1, chart=one)
+                    self._add(one, "waiting for an account")
             case Wait(chart_template_id=str(one)):
                 self._say(one, f"waiting ({effect.reason})")
             case CallChartApi():
@@ -99,7 +117,42 @@ class ChartProgress:
         named = [one for one in self._lines if effect.name.endswith(f"_{one}.png")]
         return max(named, key=len, default="")
 
-    def _say(self, chart_template_id: str, text: str, completed: int = 0) -> None:
-        line = self._lines.get(chart_template_id)
-        if line is not None:
-            self._progress.update(line, description=text, completed=completed)
+
+class FlowProgress(_LiveLines):
+    """A live line a step."""
+
+    def show(self, flow_run: Document) -> None:
+        """Show how each step stands."""
+        for step_id, step in sorted(flow_run["steps"].items()):
+            if step_id not in self._lines:
+                self._add(step_id, "")
+            status = str(field(step, "status"))
+            code = field(step, "error", "code")
+            if status != "RUNNING":
+                self._say(step_id, f"{status} {code}" if code else status, completed=int(status in _ENDED))
+
+    def watcher(self, step_id: str) -> StepWatcher:
+        """Return who shows how far the drawing of a step is."""
+        return StepWatcher(partial(self._say, step_id))
+
+
+class StepWatcher:
+    """Says how many charts of one step are stored."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        """Have nothing to say yet."""
+        self._say = say
+        self._wanted = 0
+        self._stored = 0
+
+    def begun(self, effect: Effect) -> None:
+        """Take note of what is wanted."""
+        if isinstance(effect, LoadTemplates):
+            self._wanted = len(effect.chart_template_ids)
+            self._say(f"RUNNING, 0 of {self._wanted} charts")
+
+    def done(self, effect: Effect, outcome: Outcome) -> None:
+        """Count what is stored."""
+        if isinstance(effect, PutObject) and effect.create_only and isinstance(outcome, ObjectStored):
+            self._stored += 1
+            self._say(f"RUNNING, {self._stored} of {self._wanted} charts")

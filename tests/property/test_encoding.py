@@ -16,6 +16,8 @@ from effects import (
     CallChartApi,
     Effect,
     EffectFailed,
+    FieldChange,
+    FlowRunsFound,
     Outcome,
     StepError,
     TemplatesLoaded,
@@ -23,7 +25,7 @@ from effects import (
 )
 from effects.encoding import decode_effect, decode_outcome, encode_effect, encode_outcome
 from effects.moments import floor_second, parse_moment, rfc3339, utc_day
-from tests.strategies import documents, moments, policies
+from tests.strategies import documents, json_values, moments, policies
 
 st.register_type_strategy(datetime, moments)
 blobs = st.binary(max_size=20).map(blob) | st.just(HOPED_BLOB)
@@ -31,6 +33,16 @@ st.register_type_strategy(Blob, blobs)
 st.register_type_strategy(AccountPolicy, policies)
 st.register_type_strategy(
     StepError, st.builds(StepError, code=st.text(), message=st.text(), details=st.none() | documents)
+)
+st.register_type_strategy(
+    FieldChange,
+    st.builds(
+        FieldChange,
+        path=st.lists(st.text(), min_size=1, max_size=4).map(tuple),
+        before=json_values,
+        after=json_values,
+        why=st.text(),
+    ),
 )
 
 
@@ -42,6 +54,8 @@ def words(kind: type) -> st.SearchStrategy[Any]:
     }
     if kind is TemplatesLoaded:
         fields["templates"] = st.dictionaries(st.text(), documents, max_size=2)
+    if kind is FlowRunsFound:
+        fields["flow_runs"] = st.dictionaries(st.text(), documents, max_size=2)
     if kind is CallChartApi:
         fields["timeout_seconds"] = st.floats(0, 600)
     if kind is EffectFailed:

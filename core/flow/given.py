@@ -1,0 +1,152 @@
+"""The program of a given step: a file that someone brings becomes the step's artifact.
+
+Owns the shortest way from READY to SUCCEEDED, for step types that no worker here serves. Must not know what the file holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from core.failures import GCS_WRITE_FAILED, INTERNAL_ERROR, step_error
+from core.flow.leases import LEASE_MARGIN_SECONDS
+from core.program import Next, Program
+from effects import (
+    Blob,
+    ClaimLost,
+    ClaimStep,
+    Effect,
+    EffectFailed,
+    FinalizeLost,
+    FinalizeStep,
+    ObjectNotStored,
+    ObjectStored,
+    Outcome,
+    PutObject,
+    StepClaimed,
+    StepError,
+    StepFinalized,
+)
+
+STORE_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenInputs:
+    """What a run is given."""
+
+    flow_run_path: str
+    step_id: str
+    step_type: str
+    bucket: str
+    file_name: str
+    content: Blob
+    token: str
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenState:
+    """Where a run stands."""
+
+    inputs: GivenInputs
+    is_claimed: bool = False
+    is_ended: bool = False
+    is_claim_unknown: bool = False
+    """The claim itself failed: nothing is known to be claimed, and trying again can help."""
+
+
+def artifact_name(run_id: str, step_id: str, file_name: str) -> str:
+    """Return the object name of a given artifact: of run, step and file name alone."""
+    return f"runs/{run_id}/{step_id}/{file_name}"
+
+
+def start(inputs: GivenInputs) -> Next[GivenState]:
+    """Return the claim of the step."""
+    claim = ClaimStep(
+        flow_run=inputs.flow_run_path,
+        step_id=inputs.step_id,
+        step_type=inputs.step_type,
+        token=inputs.token,
+        lease_seconds=STORE_SECONDS + LEASE_MARGIN_SECONDS,
+    )
+    return Next(GivenState(inputs=inputs), (claim,))
+
+
+def react(state: GivenState, outcome: Outcome) -> Next[GivenState]:
+    """Return what can begin after the outcome."""
+    reaction = _REACTIONS.get(type(outcome))
+    return reaction(state, outcome) if reaction else Next(state)
+
+
+def abort(state: GivenState, error_type: str) -> Next[GivenState]:
+    """Return the finalize as FAILED of a step that was claimed when the program broke."""
+    if state.is_ended or not state.is_claimed:
+        return Next(replace(state, is_ended=True))
+    return _fail(state, step_error(INTERNAL_ERROR, f"the worker broke: {error_type}", {"errorType": error_type}))
+
+
+def _on_claimed(state: GivenState, outcome: StepClaimed) -> Next[GivenState]:
+    return Next(replace(state, is_claimed=True), (_put(state.inputs, outcome.at),))
+
+
+def _on_stored(state: GivenState, outcome: ObjectStored) -> Next[GivenState]:
+    return Next(state, (_finalize(state.inputs, outcome.uri, None),))
+
+
+def _on_not_stored(state: GivenState, outcome: ObjectNotStored) -> Next[GivenState]:
+    return _fail(state, step_error(GCS_WRITE_FAILED, f"the file could not be stored: {outcome.message}"))
+
+
+def _on_end(state: GivenState, outcome: Outcome) -> Next[GivenState]:
+    return Next(replace(state, is_ended=True))
+
+
+def _on_broken(state: GivenState, outcome: EffectFailed) -> Next[GivenState]:
+    """End where nothing is claimed, or where only the lease can help; else fail the step."""
+    if isinstance(outcome.effect, ClaimStep | FinalizeStep):
+        return Next(replace(state, is_ended=True, is_claim_unknown=isinstance(outcome.effect, ClaimStep)))
+    return abort(state, outcome.error_type)
+
+
+_REACTIONS: dict[type, Callable[[GivenState, Any], Next[GivenState]]] = {
+    StepClaimed: _on_claimed,
+    ClaimLost: _on_end,
+    ObjectStored: _on_stored,
+    ObjectNotStored: _on_not_stored,
+    StepFinalized: _on_end,
+    FinalizeLost: _on_end,
+    EffectFailed: _on_broken,
+}
+
+
+def _put(inputs: GivenInputs, now: datetime) -> Effect:
+    run_id = inputs.flow_run_path.rpartition("/")[2]
+    return PutObject(
+        bucket=inputs.bucket,
+        name=artifact_name(run_id, inputs.step_id, inputs.file_name),
+        content=inputs.content,
+        content_type="application/json" if inputs.file_name.endswith(".json") else "application/octet-stream",
+        create_only=False,
+        give_up_at=now + timedelta(seconds=STORE_SECONDS),
+    )
+
+
+def _fail(state: GivenState, error: StepError) -> Next[GivenState]:
+    return Next(replace(state, is_claimed=False), (_finalize(state.inputs, None, error),))
+
+
+def _finalize(inputs: GivenInputs, uri: str | None, error: StepError | None) -> Effect:
+    return FinalizeStep(
+        flow_run=inputs.flow_run_path,
+        step_id=inputs.step_id,
+        token=inputs.token,
+        status="FAILED" if error else "SUCCEEDED",
+        outputs={"gcs_uri": uri},
+        error=error,
+    )
+
+
+GIVEN: Program[GivenInputs, GivenState] = Program(start=start, react=react, abort=abort)

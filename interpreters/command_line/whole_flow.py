@@ -1,0 +1,236 @@
+"""`tda flow run` and `tda flow resume`: a whole flow on one machine.
+
+Owns their flags, exit codes and output. Must not decide anything about steps: that is the core's.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+from collections.abc import Mapping
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from core.charts.step import STEP_TYPE as CHART_EXPORT
+from core.events import LogEvent
+from core.flow.flow_run import is_usable_id
+from core.flow.graph import parse_graph
+from core.flow.picture import what_it_waits_for
+from core.flow.status import ENDED_RUNS
+from core.flow.summary import flow_as_json, flow_as_text
+from core.problems import Problem
+from effects import Document
+from interpreters.clock import SystemClock
+from interpreters.command_line.homes import chosen_state_dir, held, opened, place, state_dir_option
+from interpreters.command_line.inputs import (
+    ChartFlags,
+    WrongCall,
+    chart_options,
+    flow_run_option,
+    read_flow_run,
+    read_flow_settings,
+    say,
+    service_name,
+    stop,
+)
+from interpreters.command_line.progress import CONSOLE, FlowProgress, TerminalLog
+from interpreters.dispatcher import Worker
+from interpreters.embedded import StateDirectory
+from interpreters.given_steps import GivenFile
+from interpreters.ports import StoreUnusableError
+from interpreters.telemetry import JsonLog, Log, stderr_is_terminal
+
+EXIT_NOT_SUCCEEDED = 1
+EXIT_INTERRUPTED = 130
+SERVED = {CHART_EXPORT: "worker-chart-export"}
+"""Step types that have a worker here."""
+
+_GIVEN = click.option(
+    "--given",
+    "given",
+    metavar="STEP_ID=FILE",
+    multiple=True,
+    help="File that becomes the artifact of a step that no worker here serves; may be given several times.",
+)
+_SUMMARY = click.option(
+    "--output-summary",
+    type=click.Choice(["none", "text", "json"]),
+    default="text",
+    show_default=True,
+    help="What stdout says at the end.",
+)
+
+
+@click.command("run")
+@flow_run_option(required=True)
+@_GIVEN
+@chart_options
+@state_dir_option
+@_SUMMARY
+def run_flow(
+    flow_run_path: Path, given: tuple[str, ...], state_dir: Path | None, output_summary: str, **chart_flags: Any
+) -> None:
+    """Run a whole flow on this machine, until the run has ended.
+
+    Orchestrator and workers are driven by the changes of the document, as in the cloud. Stop it at any moment, even
+    with kill -9, and go on with `tda flow resume RUN_ID`: finished work is not repeated.
+
+    \b
+    Afterwards the state directory has
+      flow_runs/<runId>.json   the updated document
+      artifacts/<bucket>/…     everything that was made
+
+    \b
+    Example:
+      tda flow run --flow-run-path flow_run.json --given candles:4h=candles.json
+    """
+    flags = ChartFlags(**chart_flags)
+    flow_run = read_flow_run(flow_run_path)
+    run_id = str(flow_run["runId"])
+    files = _given_files(given, flow_run)
+    with opened("embedded", chosen_state_dir(state_dir)) as home, held(home, run_id, alone=True):
+        assert isinstance(home, StateDirectory)
+        known = home.flow_run(run_id)
+        if known is not None and known.get("status") not in ENDED_RUNS:
+            message = (
+                f"run {run_id} is stored in {home.name} and has not ended; go on with: tda flow resume {run_id}"
+            )
+            stop(f"--flow-run-path {flow_run_path}", message)
+        place(flow_run, flow_run_path, home)
+        flow_run = _drive(home, run_id, flags, files)
+    _finish(flow_run, files, output_summary)
+
+
+@click.command("resume")
+@click.argument("run_id")
+@_GIVEN
+@chart_options
+@state_dir_option
+@_SUMMARY
+def resume_flow(
+    run_id: str, given: tuple[str, ...], state_dir: Path | None, output_summary: str, **chart_flags: Any
+) -> None:
+    """Go on with a run that was stopped or killed, or that waited for a step which is now --given.
+
+    Steps that were being worked on are taken again; what they had stored is used, not made again.
+    """
+    flags = ChartFlags(**chart_flags)
+    folder = chosen_state_dir(state_dir)
+    if not is_usable_id(run_id) or not StateDirectory.exists(folder):
+        stop("RUN_ID", f"there is no run {run_id!r} in --state-dir {folder}")
+    with opened("embedded", folder) as home, held(home, run_id, alone=True):
+        assert isinstance(home, StateDirectory)
+        flow_run = home.flow_run(run_id) or stop("RUN_ID", f"there is no run {run_id} in {home.name}")
+        files = _given_files(given, flow_run)
+        flow_run = _drive(home, run_id, flags, files)
+    _finish(flow_run, files, output_summary)
+
+
+def _given_files(given: tuple[str, ...], flow_run: Document) -> dict[str, GivenFile]:
+    """Return the files by step id, or stop with everything that is wrong with them."""
+    files: dict[str, GivenFile] = {}
+    problems = []
+    for one in given:
+        step_id, _, name = one.partition("=")
+        where, path = f"--given {one}", Path(name)
+        step = flow_run["steps"].get(step_id)
+        if not step_id or not name:
+            problems.append(Problem(where, "must be STEP_ID=FILE"))
+        elif not isinstance(step, Mapping):
+            known = ", ".join(sorted(flow_run["steps"]))
+            problems.append(Problem(where, f"there is no step {step_id!r}; steps are: {known}"))
+        elif step.get("stepType") in SERVED:
+            message = f"is a step that {SERVED[step['stepType']]} does; only steps without a worker are given"
+            problems.append(Problem(where, message))
+        elif step_id in files:
+            problems.append(Problem(where, f"{step_id} is given twice"))
+        else:
+            try:
+                files[step_id] = GivenFile(path.name, path.read_bytes())
+            except OSError as error:
+                problems.append(Problem(where, f"cannot be read: {error.strerror}"))
+    if problems:
+        raise WrongCall(tuple(problems))
+    return files
+
+
+def _drive(home: StateDirectory, run_id: str, flags: ChartFlags, files: Mapping[str, GivenFile]) -> Document:
+    """Drive the run as far as it goes; whoever holds it alone knows that earlier workers are gone."""
+    progress = FlowProgress(CONSOLE) if stderr_is_terminal() else None
+    log = _log(run_id)
+    orchestrator = home.orchestrator(read_flow_settings())
+    export = home.chart_export(flags.configuration, flags.templates_dir, flags.fixtures_dir)
+    given_steps = home.given_steps(run_id, flags.configuration.settings.bucket)
+
+    def give(step_id: str, step_type: str, _: Document) -> bool:
+        return given_steps.give(step_id, step_type, files[step_id], log.of_step(step_id))
+
+    def draw(step_id: str, flow_run: Document) -> bool:
+        watchers = [progress.watcher(step_id)] if progress else []
+        return export.run(flow_run, step_id, log.of_step(step_id), watchers).is_claim_unknown
+
+    def worker_of(step_id: str, step_type: str) -> Worker | None:
+        if step_id in files:
+            return partial(give, step_id, step_type)
+        return partial(draw, step_id) if step_type == CHART_EXPORT else None
+
+    show = progress.show if progress else _show_nothing
+    dispatcher = home.dispatcher(run_id, orchestrator, worker_of, log.log, show)
+    log.log.write(LogEvent("local_run_started", f"driving run {run_id}", fields={"mode": "flow"}))
+    try:
+        with progress or nullcontext():
+            return dispatcher.to_end(orchestrator.leases(holders_gone=True))
+    except StoreUnusableError as error:
+        stop(home.name, f"cannot be used: {error}")
+    except KeyboardInterrupt:
+        click.echo(f"stopped; go on with: tda flow resume {run_id}", err=True)
+        sys.exit(EXIT_INTERRUPTED)
+    finally:
+        _export(home, run_id, log.log)
+
+
+def _show_nothing(_: Document) -> None:
+    """Show nothing: nobody looks."""
+
+
+def _export(home: StateDirectory, run_id: str, log: Log) -> None:
+    """Write the document as a file to look at; the one that counts is stored already."""
+    try:
+        home.export(run_id)
+    except (OSError, sqlite3.Error) as error:
+        log.write(LogEvent("export_failed", f"the document could not be written as a file: {error}", "ERROR"))
+
+
+def _finish(flow_run: Document, files: Mapping[str, GivenFile], form: str) -> None:
+    graph = parse_graph(flow_run.get("steps"))
+    is_over = flow_run.get("status") in ENDED_RUNS
+    waits_for = () if is_over else what_it_waits_for(flow_run, graph.unwrap(), SERVED)
+    if form == "text":
+        say(flow_as_text(flow_run, waits_for))
+    elif form == "json":
+        say(json.dumps(flow_as_json(flow_run, waits_for), ensure_ascii=False))
+    sys.exit(0 if flow_run.get("status") == "SUCCEEDED" else EXIT_NOT_SUCCEEDED)
+
+
+class _RunLog:
+    """The log of a run, and of each of its steps."""
+
+    def __init__(self, log: JsonLog | TerminalLog) -> None:
+        self.log: JsonLog | TerminalLog = log
+
+    def of_step(self, step_id: str) -> Log:
+        """Return the log whose entries name the step."""
+        return self.log.bind(stepId=step_id) if isinstance(self.log, JsonLog) else self.log
+
+
+def _log(run_id: str) -> _RunLog:
+    settings = read_flow_settings()
+    if stderr_is_terminal():
+        return _RunLog(TerminalLog(CONSOLE, settings.log_level))
+    context = {"service": service_name(), "env": settings.env, "runId": run_id}
+    return _RunLog(JsonLog(sys.stderr, SystemClock(), settings.log_level, context))
