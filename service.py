@@ -1,79 +1,95 @@
-"""Cloud Run: CloudEvents in, steps done.
+"""Cloud Run: CloudEvents in, steps done and flow_runs moved on.
 
 Owns the entry points for functions-framework and what they answer: 2xx for everything settled, also a FAILED step or an event
 that makes no sense; 503 only where redelivery can help and nothing was claimed. Must not decide anything about steps.
 
-    functions-framework --source service.py --target worker_chart_export --signature-type cloudevent
+    functions-framework --source service.py --target worker_chart_export  --signature-type cloudevent
+    functions-framework --source service.py --target advance_flow         --signature-type cloudevent
+    functions-framework --source service.py --target reap_abandoned_steps --signature-type http
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, NoReturn
 
 import flask
 import functions_framework
-from returns.result import Failure
+from returns.result import Failure, Result
 
-from core.charts.settings import CLOUD_DEFAULTS, parse_configuration
+from core.charts.settings import CLOUD_DEFAULTS as CHART_DEFAULTS
 from core.charts.settings import VARIABLES as CHART_VARIABLES
+from core.charts.settings import parse_configuration
 from core.charts.step import STEP_TYPE
 from core.cloud import VARIABLES as CLOUD_VARIABLES
 from core.cloud import CloudSettings, parse_cloud_settings
-from core.events import LogEvent
+from core.events import LogEvent, Severity
 from core.flow.flow_run import flow_run_path
 from core.flow.hints import Hint, Ignored
 from core.flow.selection import NothingToDo, select_step
-from core.problems import collect
+from core.flow.settings import CLOUD_DEFAULTS as FLOW_DEFAULTS
+from core.flow.settings import VARIABLES as FLOW_VARIABLES
+from core.flow.settings import parse_flow_settings
+from core.flow.summary import changes_as_json
+from core.problems import Problems, collect
 from core.settings import Given
 from effects import Document
-from interpreters.chart_export import ChartExport
 from interpreters.clock import SystemClock
 from interpreters.cloud import Cloud
 from interpreters.firestore_events import read_event
 from interpreters.telemetry import JsonLog
 
-SERVICE = "worker-chart-export"
 _CLOCK = SystemClock()
 
 
-class ChartWorker:
-    """The chart worker of this process."""
+class EventService(ABC):
+    """Whoever hears of changes of flow_runs: reads the event, says what became of it."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        """Check the configuration, everything at once; make no client yet."""
-        given = {
-            name: Given(environment[name], name)
-            for name in (*CHART_VARIABLES, *CLOUD_VARIABLES)
-            if name in environment
-        }
-        charts, cloud = parse_configuration(given, CLOUD_DEFAULTS), parse_cloud_settings(given)
-        env = environment.get("ENV") or CLOUD_DEFAULTS["ENV"]
-        if isinstance(charts, Failure) or isinstance(cloud, Failure):
-            _refuse_to_start(env, [str(one) for one in collect(charts, cloud)])
-        configuration = charts.unwrap()
-        self._cloud: CloudSettings = cloud.unwrap()
-        self._export: ChartExport = Cloud(self._cloud, _CLOCK).chart_export(configuration)
-        self._log = JsonLog(sys.stderr, _CLOCK, configuration.settings.log_level, {"service": SERVICE, "env": env})
+    name: str
+    """The service that log entries are of."""
+    log: JsonLog
+    cloud_settings: CloudSettings
 
     def handle(self, event: Any) -> None:
         """Do what the event asks for, if anything."""
-        log = self._log.bind(eventId=event.get("id"))
+        log = self.log.bind(eventId=event.get("id"))
         log.write(
             LogEvent(
                 "cloud_event_received", f"received {event.get('type')}", fields={"eventType": event.get("type")}
             )
         )
-        hint = read_event(event.get("subject"), event.data, self._cloud.flow_runs_collection)
+        hint = read_event(event.get("subject"), event.data, self.cloud_settings.flow_runs_collection)
         if isinstance(hint, Ignored):
             log.write(LogEvent("cloud_event_ignored", f"ignored: {hint.reason}", fields={"reason": hint.reason}))
             return
-        self._handle_hint(hint, log.bind(runId=hint.run_id))
+        self.handle_hint(hint, log.bind(runId=hint.run_id))
 
-    def _handle_hint(self, hint: Hint, log: JsonLog) -> None:
+    @abstractmethod
+    def handle_hint(self, hint: Hint, log: JsonLog) -> None:
+        """Do what a change of this flow_run asks for."""
+
+
+class ChartWorker(EventService):
+    """The chart worker of this process."""
+
+    name = "worker-chart-export"
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        """Check the configuration, everything at once; make no client yet."""
+        given = _given(environment, (*CHART_VARIABLES, *CLOUD_VARIABLES))
+        charts, cloud = parse_configuration(given, CHART_DEFAULTS), parse_cloud_settings(given)
+        _check(self.name, environment, charts, cloud)
+        configuration = charts.unwrap()
+        self.cloud_settings = cloud.unwrap()
+        self._export = Cloud(self.cloud_settings, _CLOCK).chart_export(configuration)
+        self.log = _log(self.name, configuration.settings.env, configuration.settings.log_level)
+
+    def handle_hint(self, hint: Hint, log: JsonLog) -> None:
+        """Claim and do the first READY chart step, if the event says that there is one."""
         document = hint.document or self._read(hint.run_id, log)
         if document is None:
             _noop(log, "flow_run_not_found")
@@ -88,7 +104,7 @@ class ChartWorker:
 
     def _read(self, run_id: str, log: JsonLog) -> Document | None:
         """Read the document of an event that came without one."""
-        path = flow_run_path(run_id, self._cloud.flow_runs_collection)
+        path = flow_run_path(run_id, self.cloud_settings.flow_runs_collection)
         try:
             return self._export.interpreter.documents.read((path,))[path]
         except Exception as error:  # noqa: BLE001 - whatever it is, nothing was claimed
@@ -98,13 +114,70 @@ class ChartWorker:
         result = self._export.run(document, None, log)
         if result.is_claim_unknown:
             _ask_again(log, "claim_failed")
-        status = {"SUCCEEDED": "ok", "FAILED": "failed", "NOOP": "noop"}[result.status]
-        fields = {"status": status, "reason": result.noop_reason}
-        log.write(LogEvent("cloud_event_finished", f"finished: {status}", fields=fields))
+        _finished(log, {"SUCCEEDED": "ok", "FAILED": "failed", "NOOP": "noop"}[result.status], result.noop_reason)
+
+
+class FlowAdvancer(EventService):
+    """The orchestrator of this process."""
+
+    name = "advance-flow"
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        """Check the configuration, everything at once; make no client yet."""
+        given = _given(environment, (*FLOW_VARIABLES, *CLOUD_VARIABLES))
+        flow, cloud = parse_flow_settings(given, FLOW_DEFAULTS), parse_cloud_settings(given)
+        _check(self.name, environment, flow, cloud)
+        settings = flow.unwrap()
+        self.cloud_settings = cloud.unwrap()
+        self.orchestrator = Cloud(self.cloud_settings, _CLOCK).orchestrator(settings)
+        self.log = _log(self.name, settings.env, settings.log_level)
+
+    def handle_hint(self, hint: Hint, log: JsonLog) -> None:
+        """Move the flow_run on, as it is by now: the event only says that it changed."""
+        result = self.orchestrator.advance(hint.run_id, log)
+        if result.status == "FAILED":
+            _ask_again(log, result.reason or "store_failed")
+        if result.status == "UNCHANGED":
+            _noop(log, result.reason or "nothing_to_change")
+            return
+        _finished(log, "ok", None)
+
+    def reap(self, assume_lease_seconds: int | None) -> tuple[dict[str, Any], int]:
+        """Move all RUNNING flow_runs on; return what came of it, and the answer's status."""
+        orchestrator = self.orchestrator
+        state = orchestrator.reap(self.log, orchestrator.leases(assume_lease_seconds))
+        advanced = [changes_as_json(one.flow_run.rpartition("/")[2], one.changes) for one in state.advanced]
+        said = {"seen": state.seen, "isComplete": state.is_complete, "failed": list(state.failed)}
+        message = f"{state.seen} RUNNING runs seen, {len(advanced)} moved on"
+        severity: Severity = "ERROR" if state.failed else "INFO"
+        self.log.write(LogEvent("reap_finished", message, severity, {**said, "advancedCount": len(advanced)}))
+        return {**said, "advanced": advanced}, 503 if state.failed else 200
+
+
+def _given(environment: Mapping[str, str], names: Iterable[str]) -> dict[str, Given]:
+    return {name: Given(environment[name], name) for name in names if name in environment}
+
+
+def _check(service: str, environment: Mapping[str, str], *parsed: Result[Any, Problems]) -> None:
+    """Refuse to start with a configuration that is wrong, and name everything that is."""
+    problems = [str(one) for one in collect(*parsed)]
+    if any(isinstance(one, Failure) for one in parsed):
+        event = LogEvent("config_error", "; ".join(problems), "ERROR", {"problems": problems})
+        _log(service, environment.get("ENV") or FLOW_DEFAULTS["ENV"], "INFO").write(event)
+        sys.exit(2)
+
+
+def _log(service: str, env: str, level: str) -> JsonLog:
+    return JsonLog(sys.stderr, _CLOCK, level, {"service": service, "env": env})
 
 
 def _noop(log: JsonLog, reason: str) -> None:
     log.write(LogEvent("cloud_event_noop", f"nothing to do: {reason}", fields={"reason": reason}))
+
+
+def _finished(log: JsonLog, status: str, reason: str | None) -> None:
+    fields = {"status": status, "reason": reason}
+    log.write(LogEvent("cloud_event_finished", f"finished: {status}", fields=fields))
 
 
 def _ask_again(log: JsonLog, reason: str) -> NoReturn:
@@ -116,15 +189,14 @@ def _ask_again(log: JsonLog, reason: str) -> NoReturn:
     flask.abort(503)
 
 
-def _refuse_to_start(env: str, problems: list[str]) -> NoReturn:
-    event = LogEvent("config_error", "; ".join(problems), "ERROR", {"problems": problems})
-    JsonLog(sys.stderr, _CLOCK, context={"service": SERVICE, "env": env}).write(event)
-    sys.exit(2)
-
-
 @cache
 def _chart_worker() -> ChartWorker:
     return ChartWorker(os.environ)
+
+
+@cache
+def _flow_advancer() -> FlowAdvancer:
+    return FlowAdvancer(os.environ)
 
 
 @functions_framework.cloud_event
@@ -133,14 +205,33 @@ def worker_chart_export(event: Any) -> None:
     _chart_worker().handle(event)
 
 
-_WORKERS = {"worker_chart_export": _chart_worker}
+@functions_framework.cloud_event
+def advance_flow(event: Any) -> None:
+    """Handle a change of a flow_run: promote steps, keep its status and progress."""
+    _flow_advancer().handle(event)
+
+
+@functions_framework.http
+def reap_abandoned_steps(request: flask.Request) -> tuple[dict[str, Any], int]:
+    """Handle a scheduler's call: look through all RUNNING flow_runs for abandoned steps (`?assumeLease=SECONDS`)."""
+    text = request.args.get("assumeLease")
+    if text is not None and not (text.isascii() and text.isdigit()):
+        return {"error": "assumeLease must be a whole number of seconds"}, 400
+    return _flow_advancer().reap(None if text is None else int(text))
+
+
+_SERVICES: Mapping[str, Callable[[], object]] = {
+    "worker_chart_export": _chart_worker,
+    "advance_flow": _flow_advancer,
+    "reap_abandoned_steps": _flow_advancer,
+}
 
 
 def _check_target() -> None:
     """Check the configuration of the function that this process serves, and of no other, before it serves."""
     target = os.environ.get("FUNCTION_TARGET") or (flask.current_app.name if flask.has_app_context() else "")
-    if target in _WORKERS:
-        _WORKERS[target]()
+    if target in _SERVICES:
+        _SERVICES[target]()
 
 
 _check_target()

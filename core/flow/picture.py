@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from returns.result import Failure
+
 from core.documents import field
-from core.flow.graph import Graph, waiting_in_vain
+from core.flow.graph import Graph, parse_graph, waiting_in_vain
 from core.flow.status import STEP_STATUSES, StepStatus
 from effects import Document
 
@@ -65,6 +67,12 @@ def _type_of(flow_run: Document, step_id: str) -> str:
 
 def _label(text: str) -> str:
     return "".join(f"#{ord(one)};" if one in '"#<>&\\`' or not one.isprintable() else one for one in text)
+
+
+def steps_in_order(flow_run: Document) -> list[str]:
+    """Return the step ids of a run, each after those it depends on; none where the steps make no sense."""
+    graph = parse_graph(flow_run.get("steps"))
+    return [] if isinstance(graph, Failure) else in_order(graph.unwrap())
 
 
 def in_order(graph: Graph) -> list[str]:

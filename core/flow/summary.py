@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from core.documents import field
+from core.flow.picture import steps_in_order
 from core.problems import document_path
 from effects import Document, FieldChange
 
@@ -63,6 +64,6 @@ def _status(flow_run: Document, waits_for: Sequence[str]) -> str:
 
 
 def _statuses(flow_run: Document) -> Iterator[tuple[str, str]]:
-    steps = flow_run.get("steps")
-    for step_id, step in sorted(steps.items()) if isinstance(steps, dict) else ():
-        yield step_id, str(field(step, "status"))
+    """Return the status of each step, in the order they can run in; of none where they make no sense."""
+    for step_id in steps_in_order(flow_run):
+        yield step_id, flow_run["steps"][step_id]["status"]

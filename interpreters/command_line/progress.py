@@ -15,6 +15,7 @@ from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElaps
 
 from core.documents import field
 from core.events import LogEvent
+from core.flow.picture import steps_in_order
 from effects import (
     CallChartApi,
     ChartRefused,
@@ -123,7 +124,8 @@ class FlowProgress(_LiveLines):
 
     def show(self, flow_run: Document) -> None:
         """Show how each step stands."""
-        for step_id, step in sorted(flow_run["steps"].items()):
+        for step_id in steps_in_order(flow_run):
+            step = flow_run["steps"][step_id]
             if step_id not in self._lines:
                 self._add(step_id, "")
             status = str(field(step, "status"))

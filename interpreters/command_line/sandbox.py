@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     "--service",
     "services",
     multiple=True,
-    default=["http://127.0.0.1:8690"],
+    default=["http://127.0.0.1:8690", "http://127.0.0.1:8691"],
     show_default=True,
     help="URL to deliver changes of flow_runs to; may be given several times.",
 )
@@ -63,6 +63,9 @@ def sandbox(
       source sandbox.env
       functions-framework --source service.py --target worker_chart_export --signature-type cloudevent --port 8690
     In a third:
+      source sandbox.env
+      functions-framework --source service.py --target advance_flow --signature-type cloudevent --port 8691
+    In a fourth:
       source sandbox.env
       python -c 'from google.cloud import firestore; import json, sys; run = json.load(open(sys.argv[1])); \\
           firestore.Client().document("flow_runs", run["runId"]).set(run)' fixtures/flow-runs/five_charts.json

@@ -231,6 +231,7 @@ class _RunLog:
 def _log(run_id: str) -> _RunLog:
     settings = read_flow_settings()
     if stderr_is_terminal():
-        return _RunLog(TerminalLog(CONSOLE, settings.log_level))
+        # The live lines say what goes well.
+        return _RunLog(TerminalLog(CONSOLE, "WARNING" if settings.log_level == "INFO" else settings.log_level))
     context = {"service": service_name(), "env": settings.env, "runId": run_id}
     return _RunLog(JsonLog(sys.stderr, SystemClock(), settings.log_level, context))
