@@ -57,12 +57,12 @@ def apply_change(document: Document | None, change: Change) -> dict[str, Any]:
     """Return the document after the change; the given one stays as it is."""
     if isinstance(change, ReplaceDocument):
         return dict(change.document)
-    changed = dict(document or {})
+    copies: dict[FieldPath, dict[str, Any]] = {(): dict(document or {})}
     for path, value in change.assign.items():
-        _parent(changed, path)[path[-1]] = value
+        _copied(copies, path[:-1])[path[-1]] = value
     for path in change.remove:
-        _parent(changed, path).pop(path[-1], None)
-    return changed
+        _copied(copies, path[:-1]).pop(path[-1], None)
+    return copies[()]
 
 
 def field(document: object, *path: str) -> Any:
@@ -75,11 +75,10 @@ def field(document: object, *path: str) -> Any:
     return value
 
 
-def _parent(document: dict[str, Any], path: FieldPath) -> dict[str, Any]:
-    """Copy the objects on the way to the field, so that the original is not touched."""
-    here = document
-    for key in path[:-1]:
-        below = here.get(key)
-        here[key] = dict(below) if isinstance(below, Mapping) else {}
-        here = here[key]
-    return here
+def _copied(copies: dict[FieldPath, dict[str, Any]], path: FieldPath) -> dict[str, Any]:
+    """Return the object at the path to write in: copied, but only once, so that the original is not touched."""
+    if path not in copies:
+        above = _copied(copies, path[:-1])
+        below = above.get(path[-1])
+        copies[path] = above[path[-1]] = dict(below) if isinstance(below, Mapping) else {}
+    return copies[path]

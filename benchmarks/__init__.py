@@ -1,0 +1,1 @@
+"""Benchmarks: each module measures one question and prints one table."""
