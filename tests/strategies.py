@@ -94,7 +94,9 @@ def some_steps(random: Random, size: int, statuses: Sequence[str], *, wildness: 
     return dict(sorted(steps.items(), key=lambda _: random.random()))
 
 
-_some_statuses = st.lists(st.sampled_from(STATUSES), min_size=1, max_size=7, unique=True) | st.just(list(STATUSES))
+_some_statuses = st.lists(st.sampled_from(STATUSES), min_size=1, max_size=7, unique=True) | st.sampled_from(
+    [list(STATUSES), ["PENDING", "SUCCEEDED"], ["PENDING", "READY", "RUNNING", "SUCCEEDED"]]
+)
 
 
 def step_graphs(
@@ -110,7 +112,7 @@ def step_graphs(
 flow_runs: st.SearchStrategy[dict[str, Any]] = st.builds(
     lambda steps, status, extra: a_flow_run(steps, **{**extra, "status": status}),
     step_graphs(),
-    st.sampled_from(("RUNNING", *RUN_STATUSES)),
+    st.sampled_from(("RUNNING", "RUNNING", "PENDING", *RUN_STATUSES)),
     st.fixed_dictionaries(
         {},
         optional={

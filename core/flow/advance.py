@@ -51,6 +51,8 @@ from effects.moments import rfc3339
 
 _DONE: tuple[StepStatus, ...] = ("SUCCEEDED", "SKIPPED", "CANCELLED")
 """Steps that do not stop a run from succeeding."""
+_MAX_REASONS = 10
+"""How many steps an error gives reasons for, causes first; it lists more of them by id."""
 
 
 def advance_flow(
@@ -74,18 +76,25 @@ def advance_flow(
 
 def advance(flow_run: Document, run_id: str, leases: LeasePolicy, now: datetime) -> tuple[FieldChange, ...]:
     """Return everything that changes in the document at this moment."""
-    if flow_run.get("status") in ENDED_RUNS:
-        changes = tuple(_progress_of_ended(flow_run))
-    else:
-        parsed = _parse(flow_run, run_id)
-        changes = tuple(
-            _fail_run(flow_run, invalid("the flow_run is not valid", parsed.failure(), FLOW_RUN_INVALID), now)
-            if isinstance(parsed, Failure)
-            else _move_on(flow_run, parsed.unwrap(), leases, now)
-        )
+    changes = tuple(filter(_is_change, _wanted(flow_run, run_id, leases, now)))
     if not changes:
         return ()
-    return (*changes, _change(flow_run, ("updatedAt",), rfc3339(now), "the document changed"))
+    updated = _change(flow_run, ("updatedAt",), rfc3339(now), "the document changed")
+    return (*changes, *filter(_is_change, [updated]))
+
+
+def _wanted(flow_run: Document, run_id: str, leases: LeasePolicy, now: datetime) -> Iterator[FieldChange]:
+    """Return what the fields that the orchestrator owns should be; most are so already."""
+    if flow_run.get("status") in ENDED_RUNS:
+        yield from _progress_of_ended(flow_run)
+        return
+    parsed = _parse(flow_run, run_id)
+    if isinstance(parsed, Failure):
+        error = invalid("the flow_run is not valid", parsed.failure(), FLOW_RUN_INVALID)
+        yield from _fail_run(flow_run, error, now)
+        yield from _progress_of_ended(flow_run)
+    else:
+        yield from _move_on(flow_run, parsed.unwrap(), leases, now)
 
 
 def _parse(flow_run: Document, run_id: str) -> Result[Graph, Problems]:
@@ -116,9 +125,9 @@ class _Move:
 def _move_on(flow_run: Document, graph: Graph, leases: LeasePolicy, now: datetime) -> Iterator[FieldChange]:
     lapsed = list(_lapsed(flow_run, graph, leases, now))
     after = _moved(graph, lapsed)
-    error = _run_error(flow_run, after)
+    given_up = [move for move in lapsed if move.error is not None]
+    error = _run_error(flow_run, after, given_up)
     if error is not None:
-        given_up = [move for move in lapsed if move.error is not None]
         yield from _step_changes(flow_run, given_up, now)
         yield from _fail_run(flow_run, error, now)
         yield from _progress(flow_run, _moved(graph, given_up))
@@ -173,7 +182,7 @@ def _step_changes(flow_run: Document, moves: Iterable[_Move], now: datetime) -> 
 # What becomes of the run.
 
 
-def _run_error(flow_run: Document, graph: Graph) -> StepError | None:
+def _run_error(flow_run: Document, graph: Graph, given_up: Iterable[_Move]) -> StepError | None:
     """Return why the run fails, None where it can go on or has ended well."""
     vain = waiting_in_vain(graph)
     if vain:
@@ -182,16 +191,20 @@ def _run_error(flow_run: Document, graph: Graph) -> StepError | None:
     if not failed:
         return None
     codes = {one: field(flow_run, "steps", one, "error", "code") for one in failed}
+    codes.update((move.step_id, move.error.code) for move in given_up if move.error is not None)
     said = ", ".join(f"{one} ({code})" if isinstance(code, str) else one for one, code in codes.items())
     return step_error(STEP_FAILED, f"failed: {said}", {"steps": failed})
 
 
 def _in_vain(vain: Sequence[Vain]) -> StepError:
     code = FLOW_RUN_INVALID if any(one.is_mistake for one in vain) else DEPENDENCY_UNSATISFIABLE
-    said = "; ".join(f"{one.step_id} {one.because}" for one in vain)
-    reasons = [{"stepId": one.step_id, "because": one.because} for one in vain]
+    told = sorted(vain, key=lambda one: (not one.is_mistake, one.is_behind))[:_MAX_REASONS]
+    said = [f"{one.step_id} {one.because}" for one in told]
+    if len(vain) > len(told):
+        said.append(f"and {len(vain) - len(told)} more")
+    reasons = [{"stepId": one.step_id, "because": one.because} for one in told]
     details = {"steps": [one.step_id for one in vain], "reasons": reasons}
-    return step_error(code, f"can never run: {said}", details)
+    return step_error(code, f"can never run: {'; '.join(said)}", details)
 
 
 def _fail_run(flow_run: Document, error: StepError, now: datetime) -> Iterator[FieldChange]:
@@ -226,11 +239,10 @@ def _progress_of_ended(flow_run: Document) -> Iterator[FieldChange]:
 def _progress(flow_run: Document, graph: Graph) -> Iterator[FieldChange]:
     counts = Counter(graph.statuses.values())
     step_counts = {"total": len(graph.statuses), **{one.lower(): counts[one] for one in STEP_STATUSES}}
-    here = ("progress", "currentStepId"), _current(graph, counts)
-    for path, after in (here, (("progress", "stepCounts"), step_counts)):
-        if field(flow_run, *path) != after:
-            ended = sum(counts[one] for one in _DONE) + counts["FAILED"]
-            yield _change(flow_run, path, after, f"{ended} of {len(graph.statuses)} steps have ended")
+    ended = sum(counts[one] for one in _DONE) + counts["FAILED"]
+    why = f"{ended} of {len(graph.statuses)} steps have ended"
+    yield _change(flow_run, ("progress", "currentStepId"), _current(graph, counts), why)
+    yield _change(flow_run, ("progress", "stepCounts"), step_counts, why)
 
 
 def _current(graph: Graph, counts: Mapping[StepStatus, int]) -> str | None:
@@ -245,3 +257,7 @@ def _change(flow_run: Document, path: tuple[str, ...], after: Any, why: str) -> 
     return FieldChange(
         path=path, before=rfc3339(before) if isinstance(before, datetime) else before, after=after, why=why
     )
+
+
+def _is_change(change: FieldChange) -> bool:
+    return bool(change.before != change.after)

@@ -18,6 +18,8 @@ from core.problems import Problem, Problems, document_path, kind_of
 _LOST = frozenset({None, "FAILED", "SKIPPED", "CANCELLED"})
 """Statuses that will never become SUCCEEDED; None is that of a step that does not exist."""
 _KNOWN = frozenset(STEP_STATUSES)
+_MAX_WAY = 12
+"""How many steps of a circle are named: an error has room for some circles, not for all of a long one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,8 @@ class Vain:
     because: str
     is_mistake: bool
     """The document is wrong: an id that does not exist, or a circle."""
+    is_behind: bool = False
+    """The cause lies elsewhere: it waits for another that can never run."""
 
 
 def parse_graph(steps: object) -> Result[Graph, Problems]:
@@ -49,7 +53,9 @@ def parse_graph(steps: object) -> Result[Graph, Problems]:
     return Success(
         Graph(
             statuses={step_id: step["status"] for step_id, step in steps.items()},
-            depends_on={step_id: tuple(step.get("dependsOn") or ()) for step_id, step in steps.items()},
+            depends_on={
+                step_id: tuple(dict.fromkeys(step.get("dependsOn") or ())) for step_id, step in steps.items()
+            },
         )
     )
 
@@ -60,7 +66,7 @@ def _step_problems(step_id: str, step: Any) -> Iterator[Problem]:
         return
     status, depends_on = step.get("status"), step.get("dependsOn")
     if not isinstance(status, str) or status not in _KNOWN:
-        found = "missing" if status is None else repr(status)
+        found = "missing" if status is None else f"{status!r:.80}"
         must = f"is {found}; must be one of {', '.join(STEP_STATUSES)}"
         yield Problem(document_path("steps", step_id, "status"), must)
     is_list = isinstance(depends_on, list) and all(isinstance(one, str) for one in depends_on)
@@ -111,7 +117,7 @@ def _stuck(graph: Graph, pending: Collection[str], lost: Collection[str | None])
 
 
 def _circles(graph: Graph, turning: Collection[str]) -> dict[str, str]:
-    """Return the steps that depend on themselves, each with the way round; all that turn lie in a circle or behind one."""
+    """Return the steps of circles, each with its way round: at least one circle of all that hang together."""
     found: dict[str, str] = {}
     walked: set[str] = set()
     for start in sorted(turning):
@@ -123,7 +129,8 @@ def _circles(graph: Graph, turning: Collection[str]) -> dict[str, str]:
         walked.update(path)
         if here in path:
             way = list(path)[list(path).index(here) :]
-            found.update(dict.fromkeys(way, " -> ".join([*way, here])))
+            named = way if len(way) <= _MAX_WAY else [*way[: _MAX_WAY - 1], "…"]
+            found.update(dict.fromkeys(way, " -> ".join([*named, here])))
     return found
 
 
@@ -138,4 +145,4 @@ def _vain(graph: Graph, step_id: str, stuck: Collection[str], circles: Mapping[s
         if graph.statuses[one] in _LOST:
             return Vain(step_id, f"depends on {one}, which is {graph.statuses[one]}", is_mistake=False)
     cause = next(one for one in depends_on if one in stuck)
-    return Vain(step_id, f"depends on {cause}, which can never run", is_mistake=False)
+    return Vain(step_id, f"depends on {cause}, which can never run", is_mistake=False, is_behind=True)

@@ -41,16 +41,15 @@ def steps_under_lease(flow_run: Document | None, now: datetime) -> Iterator[str]
 
 def is_abandoned(flow_run: Document, step: Mapping[str, Any], policy: LeasePolicy, now: datetime) -> bool:
     """Return whether nobody is at work on the RUNNING step any more."""
-    end = lease_end(step) or _assumed_end(flow_run, step, policy, now)
-    return policy.holders_gone or (end is not None and end <= now)
+    end = lease_end(step)
+    ran_out = _is_silent(flow_run, step, policy, now) if end is None else end <= now
+    return policy.holders_gone or ran_out
 
 
-def _assumed_end(
-    flow_run: Document, step: Mapping[str, Any], policy: LeasePolicy, now: datetime
-) -> datetime | None:
-    """Return when a claim without a lease ends, if one is to be assumed: counted from the last sign of life."""
+def _is_silent(flow_run: Document, step: Mapping[str, Any], policy: LeasePolicy, now: datetime) -> bool:
+    """Return whether a lease is to be assumed where none is stated, and no sign of life is younger than it."""
     if policy.assume_lease_seconds is None:
-        return None
+        return False
     signs = (
         field(step, *CLAIM, "startedAt"),
         field(step, "outputs", "execution", "timing", "startedAt"),
@@ -58,5 +57,6 @@ def _assumed_end(
         flow_run.get("updatedAt"),
         flow_run.get("createdAt"),
     )
-    moments = [moment for moment in map(parse_moment, signs) if moment is not None]
-    return max(moments) + timedelta(seconds=policy.assume_lease_seconds) if moments else now
+    lease = timedelta(seconds=policy.assume_lease_seconds)
+    moments = (moment for moment in map(parse_moment, signs) if moment is not None)
+    return all(now - moment >= lease for moment in moments)

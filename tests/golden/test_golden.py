@@ -1,4 +1,4 @@
-"""Golden files: what is given, then what is planned or logged.
+"""Golden files: what is given, then what is planned, logged, or changed by the orchestrator.
 
 One runner for all; `pytest tests/golden --update-golden` writes what is, for a person to read before committing it.
 """
@@ -20,16 +20,19 @@ from core.charts.state import chart_inputs
 from core.charts.summary import text_summary
 from core.charts.usage import MOCK_USAGE_COLLECTION, USAGE_COLLECTION, usage_path
 from core.events import LogEvent
+from core.problems import document_path
+from core.rules import decide
 from core.settings import Given
-from effects import CallChartApi
+from effects import AdvanceFlow, CallChartApi, FieldChange, FlowAdvanced, FlowUnchanged, LeasePolicy
 from effects.encoding import encode_effect
 from effects.moments import parse_moment
 from interpreters.dry_run import describe
-from tests.builders import CANARY, NOW, RUN_PATH, STEP_ID, a_flow_run, a_step, templates
+from tests.builders import CANARY, NOW, RUN_PATH, STEP_ID, a_flow_run, a_plain_step, a_step, templates
 from tests.world import World, answered
 
+STEP_MAX_ATTEMPTS = 3
 FOLDER = Path(__file__).parent
-CASES = sorted([*(FOLDER / "plans").glob("*.json"), *(FOLDER / "logs").glob("*.json")])
+CASES = sorted(path for folder in ("advances", "logs", "plans") for path in (FOLDER / folder).glob("*.json"))
 
 
 class Case:
@@ -104,6 +107,35 @@ class Case:
         return {"logged": [_entry(event) for event in [*said, *events_of_result(result)]]}
 
 
+def planned(given: Mapping[str, Any]) -> dict[str, Any]:
+    return Case(given).planned()
+
+
+def logged(given: Mapping[str, Any]) -> dict[str, Any]:
+    return Case(given).logged()
+
+
+def advanced(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the orchestrator changes; a step is what `a_plain_step` gives, changed where the file says so."""
+    steps = {step_id: {**a_plain_step("PENDING"), **step} for step_id, step in given["steps"].items()}
+    flow_run = a_flow_run(steps, **given.get("flowRun", {}))
+    given_leases = {"max_attempts": STEP_MAX_ATTEMPTS, **given.get("leases", {})}
+    effect = AdvanceFlow(flow_run=RUN_PATH, leases=LeasePolicy(**given_leases))
+    outcome = decide({RUN_PATH: flow_run}, effect, parse_moment(given.get("now")) or NOW).outcome
+    if isinstance(outcome, FlowUnchanged):
+        return {"status": flow_run["status"], "changes": []}
+    assert isinstance(outcome, FlowAdvanced)
+    return {"status": outcome.status, "changes": [_change(change) for change in outcome.changes]}
+
+
+RUNNERS = {"plans": planned, "logs": logged, "advances": advanced}
+
+
+def _change(change: FieldChange) -> dict[str, Any]:
+    path = document_path(*change.path)
+    return {"path": path, "before": change.before, "after": change.after, "why": change.why}
+
+
 def _entry(event: LogEvent) -> dict[str, Any]:
     return {"event": event.event, "severity": event.severity, "message": event.message, **event.fields}
 
@@ -111,8 +143,7 @@ def _entry(event: LogEvent) -> dict[str, Any]:
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_golden(path: Path, request: pytest.FixtureRequest) -> None:
     golden = json.loads(path.read_text("utf-8"))
-    case = Case(golden["given"])
-    actual = json.loads(json.dumps(case.planned() if path.parent.name == "plans" else case.logged()))
+    actual = json.loads(json.dumps(RUNNERS[path.parent.name](golden["given"])))
     expected = {key: golden.get(key) for key in actual}
     if expected != actual and request.config.getoption("--update-golden"):
         document = {"case": golden["case"], "given": golden["given"], **actual}
@@ -124,6 +155,10 @@ def test_golden(path: Path, request: pytest.FixtureRequest) -> None:
 def test_there_are_enough_cases() -> None:
     assert len(list((FOLDER / "plans").glob("*.json"))) >= 25
     assert len(list((FOLDER / "logs").glob("*.json"))) >= 5
+
+
+def test_there_are_enough_cases_of_the_orchestrator() -> None:
+    assert len(list((FOLDER / "advances").glob("*.json"))) >= 20
 
 
 def test_no_golden_file_holds_a_key() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import json
 from datetime import datetime, timedelta
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -229,7 +230,7 @@ def test_the_way_round_is_one_that_the_document_has(steps: dict[str, Any]) -> No
         if said == "depends on itself":
             way = rest.split(" -> ")
             assert way[0] == way[-1]
-            for one, needed in zip(way, way[1:], strict=False):
+            for one, needed in pairwise(way):
                 assert "…" in one + needed or needed in steps[one]["dependsOn"]
 
 
