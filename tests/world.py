@@ -5,17 +5,31 @@ Time is virtual; every effect is answered after its latency, in order of time. T
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from heapq import heappop, heappush
+from itertools import islice
 from typing import Any
 
 from core.charts import program
 from core.charts.answers import Answer, NoAnswer, read_answer
+from core.charts.naming import object_uri
 from core.charts.planning import _Hopes, hoped_chart
 from core.charts.state import Inputs, State, StepResult
-from effects import CallChartApi, ChartRefused, ChartRendered, Document, Effect, Outcome, Wait
+from effects import (
+    CallChartApi,
+    ChartRefused,
+    ChartRendered,
+    Document,
+    Effect,
+    ListObjects,
+    Outcome,
+    PutObject,
+    ReadObject,
+    Wait,
+)
+from interpreters.objects.memory import ObjectMemory
 from tests.builders import a_png, templates
 
 Reply = Callable[[Any, datetime], Outcome]
@@ -33,6 +47,7 @@ class World:
     replies: Mapping[type, Reply] = field(default_factory=dict)
     """Per effect type, an outcome other than the hoped one."""
     latency: Mapping[type, timedelta] = field(default_factory=dict)
+    objects: ObjectMemory = field(default_factory=ObjectMemory)
     trace: list[tuple[datetime, Effect, Outcome]] = field(default_factory=list)
     state: State | None = None
 
@@ -40,11 +55,43 @@ class World:
         self.documents: dict[str, Document] = {self.inputs.flow_run_path: self.inputs.flow_run, **self.usage}
         self._calls: dict[str, int] = {}
         self._hopes = _Hopes(self.documents, self.templates, {}, self._answer)
+        self._hopes.table |= {
+            PutObject: self.objects.put,
+            ListObjects: self.objects.list,
+            ReadObject: self.objects.read,
+        }
 
     def run(self) -> StepResult:
         """Run to the end and return the result."""
+        for _ in self._outcomes():
+            pass
+        assert self.state is not None
+        assert self.state.result is not None
+        return self.state.result
+
+    def run_until_killed(self, after: int) -> None:
+        """Run until so many effects have had their outcomes; what is in flight then does not happen."""
+        for _ in islice(self._outcomes(), after):
+            pass
+
+    def hoped(self, effect: Effect, now: datetime) -> Outcome:
+        """Return the outcome that the effect has where no reply says otherwise."""
+        return self._hopes.outcome(effect, now)
+
+    def stored(self) -> dict[str, bytes]:
+        """Return what the bucket holds, by object name."""
+        bucket = object_uri(self.inputs.settings.bucket, "")
+        return {uri.removeprefix(bucket): data for uri, data in self.objects.objects.items()}
+
+    def store(self, objects: Mapping[str, bytes]) -> None:
+        """Put objects into the bucket, by name."""
+        bucket = self.inputs.settings.bucket
+        self.objects.objects |= {object_uri(bucket, name): data for name, data in objects.items()}
+
+    def _outcomes(self) -> Iterator[Outcome]:
         due: list[tuple[datetime, int, datetime, Effect]] = []
         following = program.start(self.inputs)
+        self.state = following.state
         number = 0
         now = self.inputs.now
         while True:
@@ -52,14 +99,13 @@ class World:
                 number += 1
                 heappush(due, (self._ends(effect, now), number, now, effect))
             if not due:
-                break
+                return
             now, _, begun, effect = heappop(due)
             outcome = self._outcome(effect, now)
             self.trace.append((begun, effect, outcome))
             following = program.react(following.state, outcome)
-        self.state = following.state
-        assert following.state.result is not None
-        return following.state.result
+            self.state = following.state
+            yield outcome
 
     def effects(self, kind: type[Any]) -> list[Any]:
         """Return the effects of a kind, in the order of their outcomes."""

@@ -16,7 +16,7 @@ from core.failures import error_document
 from core.problems import Problem, Problems, document_path
 from core.schemas import charts_outputs_manifest
 from effects import StepError
-from effects.moments import parse_moment, rfc3339
+from effects.moments import floor_second, parse_moment, rfc3339
 
 SCHEMA_VERSION = 1
 _IDENTITY = ("schemaVersion", "runId", "stepId", "symbol", "timeframe", "minImages", "requested")
@@ -73,7 +73,7 @@ def manifest_problems(document: object) -> Problems:
 
 
 def fitting_manifest(content: bytes, step: ChartStep, since: datetime) -> Mapping[str, Any] | None:
-    """Return the manifest if it is of this step as it is now, not older than this, and has enough pictures."""
+    """Return the manifest if it is of this step as it is now, not of a second before this, and has enough pictures."""
     try:
         manifest = json.loads(content)
     except (ValueError, RecursionError):
@@ -83,8 +83,10 @@ def fitting_manifest(content: bytes, step: ChartStep, since: datetime) -> Mappin
     created_at = parse_moment(manifest["createdAt"])
     expected = build_manifest(step, (), (), since)
     is_of_this_step = all(manifest[key] == expected[key] for key in _IDENTITY)
-    is_enough = len(manifest["items"]) >= step.min_images
-    return manifest if is_of_this_step and is_enough and created_at is not None and created_at >= since else None
+    drawn = {item["chartTemplateId"] for item in manifest["items"]}.intersection(step.chart_template_ids)
+    is_enough = len(drawn) >= step.min_images
+    is_young = created_at is not None and created_at >= floor_second(since)
+    return manifest if is_of_this_step and is_enough and is_young else None
 
 
 def _request(chart_template_id: str) -> dict[str, str]:

@@ -121,7 +121,8 @@ def abort(state: State, error_type: str) -> Next[State]:
     """
     error = step_error(INTERNAL_ERROR, f"the worker broke: {error_type}", {"errorType": error_type})
     unsettled = [chart for chart in state.charts.values() if not chart.is_settled]
-    if state.phase is Phase.ENDED or state.tries >= MAX_FINALIZE_TRIES:
+    is_tried_enough = state.phase is Phase.FINALIZING and state.tries >= MAX_FINALIZE_TRIES
+    if state.phase is Phase.ENDED or is_tried_enough:
         result = state.result or StepResult(status="FAILED", step_id=state.step_id, error=error)
         return Next(ended(state, result))
     if state.phase is Phase.FINALIZING:

@@ -119,13 +119,15 @@ def begin_reads(state: State) -> State:
 
 
 def _read(state: State, chart: Chart) -> State:
+    since = chart.read_since or state.now
     effect = ReadObject(
         bucket=state.inputs.settings.bucket,
         name=chart.found[0],
         max_bytes=state.inputs.settings.max_image_bytes,
-        give_up_at=object_give_up_at(state, state.recall_since or state.now, UPLOAD_SHARE),
+        give_up_at=object_give_up_at(state, since, UPLOAD_SHARE),
     )
-    return state.with_chart(replace(chart, stage=Stage.READING, read_tries=chart.read_tries + 1)).emit(effect)
+    reading = replace(chart, stage=Stage.READING, read_since=since, read_tries=chart.read_tries + 1)
+    return state.with_chart(reading).emit(effect)
 
 
 def reading_chart(state: State, name: str) -> Chart | None:
@@ -162,7 +164,7 @@ def on_picture_not_read(state: State, outcome: ObjectNotRead) -> State:
     again_at = state.now + backoff(
         chart.read_tries, state.inputs.flow_run_path, state.step_id, chart.chart_template_id
     )
-    if again_at >= object_give_up_at(state, state.recall_since or state.now, UPLOAD_SHARE):
+    if again_at >= object_give_up_at(state, chart.read_since or state.now, UPLOAD_SHARE):
         message = f"the picture of an earlier attempt could not be read: {outcome.message}"
         return fail(state, chart, step_error(GCS_READ_FAILED, message))
     return state.with_chart(replace(chart, stage=Stage.NEEDS_READ, resume_at=again_at))
@@ -172,4 +174,4 @@ def _look_further(state: State, chart: Chart) -> State:
     """Return the state in which an older picture is looked at, or a new one drawn."""
     found = chart.found[1:]
     stage = Stage.NEEDS_READ if found else Stage.NEEDS_ACCOUNT
-    return state.with_chart(replace(chart, stage=stage, found=found))
+    return state.with_chart(replace(chart, stage=stage, found=found, read_since=None, read_tries=0))

@@ -127,6 +127,8 @@ class Chart:
     body: Mapping[str, Any] = field(default_factory=dict)
     found: tuple[str, ...] = ()
     """Names of pictures that an earlier attempt stored, the latest first."""
+    read_since: datetime | None = None
+    """When the reading of the first of them began."""
     read_tries: int = 0
     resume_at: datetime | None = None
     """Nothing happens to it before this moment."""
@@ -220,7 +222,7 @@ class State:
     lease_until: datetime | None = None
     step: ChartStep | None = None
     recall_since: datetime | None = None
-    """When this attempt, not the first, began to look for what is stored."""
+    """When this attempt, not the first, began to look for what is stored, and for a manifest."""
     first_claimed_at: datetime | None = None
     stored_names: tuple[str, ...] | None = None
     """What is stored under the step's folder; None where nobody looked."""

@@ -38,7 +38,7 @@ class DocumentMemory:
     def collection(self, name: str) -> Mapping[str, Document]:
         """Return all documents of a collection by path."""
         with self._lock:
-            return {path: one for path, one in self._documents.items() if path.startswith(f"{name}/")}
+            return {path: one for path, one in self._documents.items() if path.rpartition("/")[0] == name}
 
     def page(self, effect: FindFlowRuns) -> Mapping[str, Document]:
         """Return the documents of a collection that have the status, in order of their paths, after the last page."""

@@ -29,6 +29,11 @@ _SCHEMA = (
         (path TEXT PRIMARY KEY, changes INTEGER NOT NULL, delivered INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID
     """,
 )
+_IN_COLLECTION = """
+    path > max(:collection || '/', :after) AND path < :collection || '0'
+    AND instr(substr(path, length(:collection) + 2), '/') = 0
+"""
+"""What is in the collection itself: '0' comes after '/', and a further '/' is a collection below a document."""
 _ANNOUNCE = """
     INSERT INTO outbox (path, changes) VALUES (?, 1)
     ON CONFLICT (path) DO UPDATE SET changes = changes + 1
@@ -54,28 +59,34 @@ class SqliteDocuments:
         """Run the rule under the write lock and commit its changes."""
         with self._transaction():
             documents = self._read(paths)
-            decision = rule(documents)
+            decision = rule(dict(documents))
             for change in decision.changes:
-                current = documents[change.path] if change.path in documents else self._one(change.path)
-                self._write(change.path, current, apply_change(current, change))
+                before = documents[change.path] if change.path in documents else self._one(change.path)
+                documents[change.path] = apply_change(before, change)
+                self._write(change.path, before, documents[change.path])
             return decision.outcome
 
     def collection(self, name: str) -> Mapping[str, Document]:
         """Return all documents of a collection by path."""
-        query = "SELECT path, body FROM documents WHERE path >= ? AND path < ? ORDER BY path"
+        query = f"SELECT path, body FROM documents WHERE {_IN_COLLECTION} ORDER BY path"  # noqa: S608 - no one's text
         with self._lock:
-            rows = self._connection.execute(query, (f"{name}/", f"{name}0")).fetchall()
+            rows = self._connection.execute(query, {"collection": name, "after": ""}).fetchall()
         return {path: json.loads(body) for path, body in rows}
 
     def page(self, effect: FindFlowRuns) -> Mapping[str, Document]:
         """Return the documents of a collection that have the status, in order of their paths, after the last page."""
-        query = """
+        query = f"""
             SELECT path, body FROM documents
-            WHERE path > ? AND path < ? AND json_extract(body, '$.status') = ? ORDER BY path LIMIT ?
-        """
-        begin, end = effect.after or f"{effect.collection}/", f"{effect.collection}0"
+            WHERE {_IN_COLLECTION} AND json_extract(body, '$.status') = :status ORDER BY path LIMIT :limit
+        """  # noqa: S608 - no one's text
+        wanted = {
+            "collection": effect.collection,
+            "after": effect.after or "",
+            "status": effect.status,
+            "limit": effect.limit,
+        }
         with self._lock:
-            rows = self._connection.execute(query, (begin, end, effect.status, effect.limit)).fetchall()
+            rows = self._connection.execute(query, wanted).fetchall()
         return {path: json.loads(body) for path, body in rows}
 
     def undelivered(self, path: str) -> int | None:
@@ -115,14 +126,19 @@ class SqliteDocuments:
         row = self._connection.execute("SELECT body FROM documents WHERE path = ?", (path,)).fetchone()
         return None if row is None else json.loads(row[0])
 
-    def _write(self, path: str, before: Document | None, after: Document) -> None:
+    def _write(self, path: str, before: Document | None, after: Document | None) -> None:
         """Store the document; as in Firestore, a write that changes nothing is no change."""
-        if after == before:
+        if after == before and _canonical(after) == _canonical(before):
             return
         row = (path, json.dumps(after))
         self._connection.execute("INSERT OR REPLACE INTO documents (path, body) VALUES (?, ?)", row)
         if path.rpartition("/")[0] == self._announced:
             self._connection.execute(_ANNOUNCE, (path,))
+
+
+def _canonical(document: Document | None) -> str:
+    """Return the one text of all equal documents; to Python, 1 and True are equal, in a document they are not."""
+    return json.dumps(document, sort_keys=True)
 
 
 def _open(file: Path) -> sqlite3.Connection:

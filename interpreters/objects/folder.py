@@ -6,6 +6,7 @@ Owns the mapping of names to files. Must not know what is stored.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -48,13 +49,14 @@ class ObjectFolder:
         return ObjectStored(name=effect.name, uri=object_uri(effect.bucket, effect.name), at=now)
 
     def list(self, effect: ListObjects, now: datetime) -> ObjectsListed | ObjectNotRead:
-        """Return names and sizes of the objects under a prefix that ends where a folder ends."""
-        folder = self._file(effect.bucket, effect.prefix.rstrip("/"))
+        """Return names and sizes of the objects under a prefix."""
+        above, slash, _ = effect.prefix.rpartition("/")
+        folder = self._file(effect.bucket, above)
         try:
-            files = sorted(path for path in folder.glob("*") if path.is_file() and not path.name.startswith("."))
-            sizes = {f"{effect.prefix}{path.name}": path.stat().st_size for path in files}
+            found = {f"{above}{slash}{_name(path, folder)}": path.stat().st_size for path in _files(folder)}
         except OSError as error:
             return not_read(effect.prefix, "failed", f"{type(error).__name__}: {error.strerror}", now)
+        sizes = {name: found[name] for name in sorted(found) if name.startswith(effect.prefix)}
         return ObjectsListed(prefix=effect.prefix, sizes=sizes, at=now)
 
     def read(self, effect: ReadObject, now: datetime) -> ObjectRead | ObjectNotRead:
@@ -72,6 +74,19 @@ class ObjectFolder:
 
     def _file(self, bucket: str, name: str) -> Path:
         return self._folder / bucket / Path(*map(_component, name.split("/")))
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Return all files below a folder but those that are still being written; none where there is no folder."""
+    for path in folder.iterdir() if folder.exists() else ():
+        if path.is_dir():
+            yield from _files(path)
+        elif not path.name.startswith("."):
+            yield path
+
+
+def _name(path: Path, folder: Path) -> str:
+    return path.relative_to(folder).as_posix()
 
 
 def _component(name: str) -> str:

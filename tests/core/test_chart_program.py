@@ -129,7 +129,7 @@ def test_a_finalize_that_breaks_is_tried_again() -> None:
 
     def sometimes(effect: FinalizeStep, now: datetime) -> Any:
         tries.append(effect)
-        return broken(effect, now) if len(tries) < 3 else world._hopes.outcome(effect, now)
+        return broken(effect, now) if len(tries) < 3 else world.hoped(effect, now)
 
     world = World(some_inputs(), replies={FinalizeStep: sometimes})
     assert world.run().status == "SUCCEEDED"
@@ -154,7 +154,9 @@ def test_a_finalize_that_is_lost_is_no_success() -> None:
 
 def test_a_program_that_broke_after_its_claim_finalizes_the_step() -> None:
     following = program.start(some_inputs())
-    claimed = StepClaimed(flow_run=a_flow_run(), attempt=1, lease_until=NOW + timedelta(hours=1), at=NOW)
+    claimed = StepClaimed(
+        flow_run=a_flow_run(), attempt=1, first_claimed_at=NOW, lease_until=NOW + timedelta(hours=1), at=NOW
+    )
     following = program.react(following.state, claimed)
     aborted = program.abort(following.state, "ZeroDivisionError")
     (finalize,) = aborted.effects
@@ -209,7 +211,7 @@ def test_a_call_that_was_not_sent_in_its_slot_takes_another_slot_and_counts_once
         if not missed:
             missed.append(effect.chart_template_id)
             return read_answer(effect, SLOT_MISSED, (), now, now)
-        return world._hopes.outcome(effect, now)
+        return world.hoped(effect, now)
 
     world = World(
         some_inputs(real_configuration(), run_of(2)),
@@ -246,7 +248,7 @@ def test_a_call_may_start_only_within_its_slot_and_its_day() -> None:
 
 def test_a_picture_that_came_after_a_refusal_records_no_error() -> None:
     def full(effect: PutObject, now: datetime) -> Any:
-        return not_stored(effect, now) if effect.create_only else world._hopes.outcome(effect, now)
+        return not_stored(effect, now) if effect.create_only else world.hoped(effect, now)
 
     world = World(in_mode("record"), answers={A: ["500 Oops", "png"]}, replies={PutObject: full})
     world.run()
@@ -526,7 +528,7 @@ def test_a_picture_whose_store_failed_waits_for_a_free_place() -> None:
         if effect.create_only and not failed:
             failed.append(effect.name)
             return not_stored(effect, now)
-        return world._hopes.outcome(effect, now)
+        return world.hoped(effect, now)
 
     world = World(
         some_inputs(a_configuration(CHARTS_MAX_PARALLEL="1"), run_of(2)),
@@ -564,7 +566,7 @@ def test_a_name_that_is_taken_gets_the_next_second() -> None:
         if effect.create_only and len(taken) < 2:
             taken.append(effect.name)
             return ObjectNotStored(name=effect.name, reason="name_taken", message="other bytes", at=now)
-        return world._hopes.outcome(effect, now)
+        return world.hoped(effect, now)
 
     world = World(some_inputs(flow_run=run_of(1)), templates=templates("t0"), replies={PutObject: once_taken})
     world.run()
@@ -578,7 +580,7 @@ def test_a_name_that_is_taken_gets_the_next_second() -> None:
 @pytest.mark.parametrize(("create_only", "code"), [(True, "GCS_WRITE_FAILED"), (False, "MANIFEST_WRITE_FAILED")])
 def test_an_object_is_given_up_after_thirty_seconds(create_only: bool, code: str) -> None:
     def full(effect: PutObject, now: datetime) -> Any:
-        return not_stored(effect, now) if effect.create_only is create_only else world._hopes.outcome(effect, now)
+        return not_stored(effect, now) if effect.create_only is create_only else world.hoped(effect, now)
 
     world = World(some_inputs(flow_run=run_of(1)), templates=templates("t0"), replies={PutObject: full})
     result = world.run()
@@ -597,7 +599,7 @@ def test_a_store_that_always_says_taken_is_given_up() -> None:
     def taken(effect: PutObject, now: datetime) -> Any:
         if effect.create_only:
             return ObjectNotStored(name=effect.name, reason="name_taken", message="other bytes", at=now)
-        return world._hopes.outcome(effect, now)
+        return world.hoped(effect, now)
 
     world = World(some_inputs(flow_run=run_of(1)), templates=templates("t0"), replies={PutObject: taken})
     result = world.run()
@@ -718,7 +720,7 @@ def test_a_template_that_cannot_be_read_fails_its_request() -> None:
 @pytest.mark.parametrize(("answers", "said"), [(["png"], "too slow"), (["500 Oops", "png"], "HTTP 500: Oops")])
 def test_a_machine_too_slow_for_any_slot_says_so(answers: list[str], said: str) -> None:
     def always_late(effect: ReserveAccount, now: datetime) -> Any:
-        outcome = world._hopes.outcome(effect, now)
+        outcome = world.hoped(effect, now)
         assert isinstance(outcome, AccountsReserved)
         if answers != ["png"] and effect.reservation_id.endswith("-0"):
             return outcome

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
 import pytest
@@ -21,8 +21,9 @@ from effects import (
     StepError,
     StepFinalized,
 )
+from effects.moments import parse_moment, rfc3339
 from tests.builders import NOW, RUN_PATH, STEP_ID, a_flow_run, a_step
-from tests.strategies import STATUSES, documents, json_values
+from tests.strategies import STATUSES, documents, json_values, moments
 
 CLAIM = ClaimStep(flow_run=RUN_PATH, step_id=STEP_ID, step_type="CHART_EXPORT", token="mine", lease_seconds=600)
 FINALIZE = FinalizeStep(
@@ -66,11 +67,12 @@ def test_only_a_ready_step_of_the_right_type_is_claimed(status: str, kind: str) 
         assert decision == Decision(ClaimLost(reason="step_not_ready", at=NOW))
 
 
-def test_a_claim_writes_token_attempt_start_and_lease() -> None:
+def test_a_claim_writes_token_attempt_starts_and_lease() -> None:
     step = claimed(a_flow_run())["steps"][STEP_ID]
     assert step["outputs"]["execution"]["claim"] == {
         "token": "mine",
         "attempt": 1,
+        "firstStartedAt": "2025-12-15T10:25:30Z",
         "startedAt": "2025-12-15T10:25:30Z",
         "leaseUntil": "2025-12-15T10:35:30Z",
     }
@@ -88,6 +90,60 @@ def test_a_claim_run_again_under_its_own_token_changes_nothing_and_says_the_same
     assert decision.changes == ()
     assert isinstance(decision.outcome, StepClaimed)
     assert (decision.outcome.attempt, decision.outcome.lease_until) == (1, NOW + timedelta(seconds=600))
+    assert decision.outcome.first_claimed_at == NOW
+
+
+@given(starts=st.lists(moments, min_size=1, max_size=5))
+def test_every_later_claim_keeps_when_the_first_attempt_began(starts: list[datetime]) -> None:
+    flow_run = a_flow_run()
+    for number, start in enumerate(starts, 1):
+        effect = replace(CLAIM, token=f"token-{number}")
+        decision = claim_step({RUN_PATH: flow_run}, effect, start)
+        flow_run = committed(flow_run, decision)
+        claim = flow_run["steps"][STEP_ID]["outputs"]["execution"]["claim"]
+        assert isinstance(decision.outcome, StepClaimed)
+        assert (decision.outcome.attempt, decision.outcome.first_claimed_at) == (number, starts[0])
+        assert (claim["firstStartedAt"], claim["startedAt"]) == (rfc3339(starts[0]), rfc3339(start))
+        again = claim_step({RUN_PATH: flow_run}, effect, start + timedelta(seconds=9)).outcome
+        assert again == replace(decision.outcome, flow_run=flow_run, at=start + timedelta(seconds=9))
+        flow_run["steps"][STEP_ID]["status"] = "READY"
+
+
+EARLIER, LONG_AGO = "2025-12-15T09:00:00Z", "2025-12-14T09:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("claim", "first"),
+    [
+        ({"attempt": 1, "startedAt": EARLIER}, EARLIER),
+        ({"attempt": 2, "firstStartedAt": LONG_AGO, "startedAt": EARLIER}, LONG_AGO),
+        ({"attempt": 2, "firstStartedAt": "some day", "startedAt": EARLIER}, EARLIER),
+        ({"attempt": 1, "startedAt": "some day"}, "2025-12-15T10:25:30Z"),
+        ({"attempt": 1, "startedAt": 7, "firstStartedAt": None}, "2025-12-15T10:25:30Z"),
+        ({"attempt": 1}, "2025-12-15T10:25:30Z"),
+        ("text", "2025-12-15T10:25:30Z"),
+    ],
+)
+def test_the_first_start_is_read_from_whatever_claim_is_there(claim: Any, first: str) -> None:
+    flow_run = a_flow_run({STEP_ID: a_step(outputs={"execution": {"claim": claim}})})
+    decision = claim_step({RUN_PATH: flow_run}, CLAIM, NOW)
+    assert isinstance(decision.outcome, StepClaimed)
+    assert decision.outcome.first_claimed_at == parse_moment(first)
+    written = committed(flow_run, decision)["steps"][STEP_ID]["outputs"]["execution"]["claim"]
+    assert written["firstStartedAt"] == first
+
+
+def test_a_held_claim_of_an_older_worker_counts_from_its_own_start() -> None:
+    flow_run = claimed(a_flow_run())
+    claim = flow_run["steps"][STEP_ID]["outputs"]["execution"]["claim"]
+    del claim["firstStartedAt"]
+    outcome = claim_step({RUN_PATH: flow_run}, CLAIM, NOW + timedelta(seconds=5)).outcome
+    assert isinstance(outcome, StepClaimed)
+    assert outcome.first_claimed_at == NOW
+    del claim["startedAt"]
+    outcome = claim_step({RUN_PATH: flow_run}, CLAIM, NOW + timedelta(seconds=5)).outcome
+    assert isinstance(outcome, StepClaimed)
+    assert outcome.first_claimed_at == NOW + timedelta(seconds=5)
 
 
 def test_a_step_claimed_by_another_is_lost() -> None:
