@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -99,13 +100,15 @@ class StateDirectory:
         """
         file = self._folder / "locks" / f"{run_id}.lock"
         file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("a") as lock:
-            try:
-                fcntl.flock(lock, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-            else:
-                yield True
+        lock = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(lock, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            yield False
+            return
+        yield True
+        os.close(lock)  # not where the block broke: its workers may be at work until the process ends
 
     def flow_run(self, run_id: str) -> Document | None:
         """Return a stored flow_run, None where there is none."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 from core.failures import GCS_WRITE_FAILED, INTERNAL_ERROR, step_error
 from core.flow.leases import LEASE_MARGIN_SECONDS
@@ -47,13 +47,15 @@ class GivenInputs:
     now: datetime
 
 
+Phase = Literal["claiming", "storing", "ending", "ended"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenState:
     """Where a run stands."""
 
     inputs: GivenInputs
-    is_claimed: bool = False
-    is_ended: bool = False
+    phase: Phase = "claiming"
     is_claim_unknown: bool = False
     """The claim itself failed: nothing is known to be claimed, and trying again can help."""
 
@@ -76,24 +78,26 @@ def start(inputs: GivenInputs) -> Next[GivenState]:
 
 
 def react(state: GivenState, outcome: Outcome) -> Next[GivenState]:
-    """Return what can begin after the outcome."""
-    reaction = _REACTIONS.get(type(outcome))
+    """Return what can begin after the outcome; what its phase does not expect changes nothing."""
+    if isinstance(outcome, EffectFailed):
+        return _on_broken(state, outcome)
+    reaction = _REACTIONS.get((state.phase, type(outcome)))
     return reaction(state, outcome) if reaction else Next(state)
 
 
 def abort(state: GivenState, error_type: str) -> Next[GivenState]:
     """Return the finalize as FAILED of a step that was claimed when the program broke."""
-    if state.is_ended or not state.is_claimed:
-        return Next(replace(state, is_ended=True))
+    if state.phase != "storing":
+        return _end(state)
     return _fail(state, step_error(INTERNAL_ERROR, f"the worker broke: {error_type}", {"errorType": error_type}))
 
 
 def _on_claimed(state: GivenState, outcome: StepClaimed) -> Next[GivenState]:
-    return Next(replace(state, is_claimed=True), (_put(state.inputs, outcome.at),))
+    return Next(replace(state, phase="storing"), (_put(state.inputs, outcome.at),))
 
 
 def _on_stored(state: GivenState, outcome: ObjectStored) -> Next[GivenState]:
-    return Next(state, (_finalize(state.inputs, outcome.uri, None),))
+    return Next(replace(state, phase="ending"), (_finalize(state.inputs, outcome.uri, None),))
 
 
 def _on_not_stored(state: GivenState, outcome: ObjectNotStored) -> Next[GivenState]:
@@ -101,25 +105,32 @@ def _on_not_stored(state: GivenState, outcome: ObjectNotStored) -> Next[GivenSta
 
 
 def _on_end(state: GivenState, outcome: Outcome) -> Next[GivenState]:
-    return Next(replace(state, is_ended=True))
+    return _end(state)
 
 
 def _on_broken(state: GivenState, outcome: EffectFailed) -> Next[GivenState]:
-    """End where nothing is claimed, or where only the lease can help; else fail the step."""
-    if isinstance(outcome.effect, ClaimStep | FinalizeStep):
-        return Next(replace(state, is_ended=True, is_claim_unknown=isinstance(outcome.effect, ClaimStep)))
-    return abort(state, outcome.error_type)
+    """Fail the step where its file could not be stored; else there is nothing to end, or only its lease can."""
+    match state.phase, outcome.effect:
+        case "claiming", ClaimStep():
+            return _end(replace(state, is_claim_unknown=True))
+        case ("storing", PutObject()) | ("ending", FinalizeStep()):
+            return abort(state, outcome.error_type)
+        case _:
+            return Next(state)
 
 
-_REACTIONS: dict[type, Callable[[GivenState, Any], Next[GivenState]]] = {
-    StepClaimed: _on_claimed,
-    ClaimLost: _on_end,
-    ObjectStored: _on_stored,
-    ObjectNotStored: _on_not_stored,
-    StepFinalized: _on_end,
-    FinalizeLost: _on_end,
-    EffectFailed: _on_broken,
+_REACTIONS: dict[tuple[Phase, type], Callable[[GivenState, Any], Next[GivenState]]] = {
+    ("claiming", StepClaimed): _on_claimed,
+    ("claiming", ClaimLost): _on_end,
+    ("storing", ObjectStored): _on_stored,
+    ("storing", ObjectNotStored): _on_not_stored,
+    ("ending", StepFinalized): _on_end,
+    ("ending", FinalizeLost): _on_end,
 }
+
+
+def _end(state: GivenState) -> Next[GivenState]:
+    return Next(replace(state, phase="ended"))
 
 
 def _put(inputs: GivenInputs, now: datetime) -> Effect:
@@ -135,7 +146,7 @@ def _put(inputs: GivenInputs, now: datetime) -> Effect:
 
 
 def _fail(state: GivenState, error: StepError) -> Next[GivenState]:
-    return Next(replace(state, is_claimed=False), (_finalize(state.inputs, None, error),))
+    return Next(replace(state, phase="ending"), (_finalize(state.inputs, None, error),))
 
 
 def _finalize(inputs: GivenInputs, uri: str | None, error: StepError | None) -> Effect:

@@ -42,6 +42,8 @@ class ReapState:
     inputs: ReapInputs
     last: str | None = None
     """Path of the last flow_run seen."""
+    is_asking: bool = False
+    """A page was asked for and is not here yet."""
     awaited: frozenset[str] = frozenset()
     """Paths of the flow_runs being moved on."""
     is_last_page: bool = False
@@ -64,15 +66,15 @@ def start(inputs: ReapInputs) -> Next[ReapState]:
 def react(state: ReapState, outcome: Outcome) -> Next[ReapState]:
     """Return what can begin after the outcome."""
     match outcome:
-        case FlowRunsFound():
+        case FlowRunsFound() if state.is_asking:
             return _on_page(state, outcome)
         case FlowAdvanced(flow_run=path):
-            return _settle(replace(state, advanced=(*state.advanced, outcome)), path, outcome.at)
+            return _settle(state, path, outcome.at, advanced=(outcome,))
         case FlowUnchanged(flow_run=path):
             return _settle(state, path, outcome.at)
         case EffectFailed(effect=AdvanceFlow(flow_run=path)):
-            return _settle(replace(state, failed=(*state.failed, path)), path, outcome.at)
-        case EffectFailed():
+            return _settle(state, path, outcome.at, failed=(path,))
+        case EffectFailed(effect=FindFlowRuns()) if state.is_asking:
             return abort(state, outcome.error_type)
         case _:
             return Next(state)
@@ -80,13 +82,14 @@ def react(state: ReapState, outcome: Outcome) -> Next[ReapState]:
 
 def abort(state: ReapState, error_type: str) -> Next[ReapState]:
     """Return the ended state of a walk that broke."""
-    return Next(replace(state, failed=(*state.failed, state.inputs.collection), awaited=frozenset()))
+    failed = (*state.failed, state.inputs.collection)
+    return Next(replace(state, failed=failed, is_asking=False, awaited=frozenset()))
 
 
 def _find(state: ReapState) -> Next[ReapState]:
     inputs = state.inputs
     query = FindFlowRuns(collection=inputs.collection, status="RUNNING", after=state.last, limit=inputs.page_size)
-    return Next(state, (query,))
+    return Next(replace(state, is_asking=True), (query,))
 
 
 def _on_page(state: ReapState, page: FlowRunsFound) -> Next[ReapState]:
@@ -99,6 +102,7 @@ def _on_page(state: ReapState, page: FlowRunsFound) -> Next[ReapState]:
     state = replace(
         state,
         last=max(page.flow_runs, default=state.last),
+        is_asking=False,
         awaited=frozenset(asking),
         is_last_page=len(page.flow_runs) < state.inputs.page_size,
         seen=state.seen + len(page.flow_runs),
@@ -108,10 +112,22 @@ def _on_page(state: ReapState, page: FlowRunsFound) -> Next[ReapState]:
     return Next(state, tuple(AdvanceFlow(flow_run=path, leases=leases) for path in asking))
 
 
-def _settle(state: ReapState, path: str, now: datetime) -> Next[ReapState]:
+def _settle(
+    state: ReapState,
+    path: str,
+    now: datetime,
+    *,
+    advanced: tuple[FlowAdvanced, ...] = (),
+    failed: tuple[str, ...] = (),
+) -> Next[ReapState]:
     if path not in state.awaited:
         return Next(state)
-    state = replace(state, awaited=state.awaited - {path})
+    state = replace(
+        state,
+        awaited=state.awaited - {path},
+        advanced=(*state.advanced, *advanced),
+        failed=(*state.failed, *failed),
+    )
     return Next(state) if state.awaited else _next_page(state, now)
 
 

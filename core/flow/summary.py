@@ -41,10 +41,12 @@ def _shown(value: object) -> str:
 
 def flow_as_text(flow_run: Document, waits_for: Sequence[str]) -> str:
     """Return how the run stands: one line, and one for each step it waits for."""
-    steps = ", ".join(f"{step_id}={status}" for step_id, status in _statuses(flow_run))
     code = field(flow_run, "error", "code")
-    error = f", error={code}" if code else ""
-    first = f"FLOW {_status(flow_run, waits_for)}: {steps}{error}"
+    said = [
+        *(f"{step_id}={status}" for step_id, status in _statuses(flow_run)),
+        *([f"error={code}"] if code else []),
+    ]
+    first = f"FLOW {_status(flow_run, waits_for)}: {', '.join(said) or 'no steps'}"
     return "\n".join([first, *(f"waiting: {line}" for line in waits_for)])
 
 

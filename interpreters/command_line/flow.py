@@ -28,7 +28,7 @@ from interpreters.command_line.homes import (
     place,
     state_dir_option,
     store_option,
-    stored,
+    stored_flow_run,
 )
 from interpreters.command_line.inputs import (
     WrongCall,
@@ -45,7 +45,7 @@ from interpreters.command_line.inputs import (
 )
 from interpreters.command_line.progress import CONSOLE, TerminalLog
 from interpreters.command_line.whole_flow import resume_flow, run_flow
-from interpreters.ports import StoreUnusableError
+from interpreters.embedded import StateDirectory
 from interpreters.telemetry import JsonLog, Log, stderr_is_terminal
 
 EXIT_INCOMPLETE = 1
@@ -139,7 +139,10 @@ def apply(
     settings = read_flow_settings()
     given = _chosen_file(run_id, flow_run_path)
     wanted = _run_id(run_id, given)
-    with opened(store, chosen_state_dir(state_dir)) as home, held(home, wanted, alone=False):
+    folder = chosen_state_dir(state_dir)
+    if given is None:
+        _stop_if_unused(store, folder, wanted)
+    with opened(store, folder) as home, held(home, wanted, alone=False):
         if given is not None and flow_run_path is not None:
             place(given, flow_run_path, home)
         orchestrator = home.orchestrator(settings)
@@ -208,14 +211,16 @@ def _chosen_flow_run(
     if given is not None:
         return given
     wanted, folder = _run_id(run_id, None), chosen_state_dir(state_dir)
-    if store == "embedded" and not stored(store, folder, "flow_runs"):
-        stop("RUN_ID", f"there is no run {wanted} in --state-dir {folder}")
+    _stop_if_unused(store, folder, wanted)
     with opened(store, folder) as home:
-        try:
-            flow_run = home.flow_run(wanted)
-        except StoreUnusableError as error:
-            stop(home.name, f"cannot be read: {error}")
+        flow_run = stored_flow_run(home, wanted)
     return flow_run or stop("RUN_ID", f"there is no run {wanted} in {home.name}")
+
+
+def _stop_if_unused(store: str, folder: Path, run_id: str) -> None:
+    """Stop if the state directory has never been used: asking for a stored run does not create one."""
+    if store == "embedded" and not StateDirectory.exists(folder):
+        stop("RUN_ID", f"there is no run {run_id} in --state-dir {folder}")
 
 
 def _chosen_file(run_id: str | None, flow_run_path: Path | None) -> Document | None:

@@ -90,6 +90,14 @@ def stored(store: str, folder: Path, collection: str) -> Mapping[str, Document]:
             stop(home.name, f"cannot be read: {error}")
 
 
+def stored_flow_run(home: Home, run_id: str) -> Document | None:
+    """Return a stored flow_run, None where there is none; stop if the store cannot say."""
+    try:
+        return home.flow_run(run_id)
+    except StoreUnusableError as error:
+        stop(home.name, f"cannot be read: {error}")
+
+
 @contextmanager
 def held(home: Home, run_id: str, *, alone: bool) -> Iterator[None]:
     """Hold a run in a state directory while working on it, or stop because another process does."""

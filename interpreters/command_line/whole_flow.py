@@ -6,13 +6,15 @@ Owns their flags, exit codes and output. Must not decide anything about steps: t
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import sqlite3
 import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -26,7 +28,14 @@ from core.flow.summary import flow_as_json, flow_as_text
 from core.problems import Problem
 from effects import Document
 from interpreters.clock import SystemClock
-from interpreters.command_line.homes import chosen_state_dir, held, opened, place, state_dir_option
+from interpreters.command_line.homes import (
+    chosen_state_dir,
+    held,
+    opened,
+    place,
+    state_dir_option,
+    stored_flow_run,
+)
 from interpreters.command_line.inputs import (
     ChartFlags,
     WrongCall,
@@ -93,17 +102,16 @@ def run_flow(
     flow_run = read_flow_run(flow_run_path)
     run_id = str(flow_run["runId"])
     files = _given_files(given, flow_run)
+    to_go_on = _to_go_on(run_id, given, state_dir)
     with opened("embedded", chosen_state_dir(state_dir)) as home, held(home, run_id, alone=True):
         assert isinstance(home, StateDirectory)
-        known = home.flow_run(run_id)
+        known = stored_flow_run(home, run_id)
         if known is not None and known.get("status") not in ENDED_RUNS:
-            message = (
-                f"run {run_id} is stored in {home.name} and has not ended; go on with: tda flow resume {run_id}"
-            )
+            message = f"run {run_id} is stored in {home.name} and has not ended; {to_go_on}"
             stop(f"--flow-run-path {flow_run_path}", message)
         place(flow_run, flow_run_path, home)
-        flow_run = _drive(home, run_id, flags, files)
-    _finish(flow_run, files, output_summary)
+        flow_run = _drive(home, run_id, flags, files, to_go_on)
+    _finish(flow_run, output_summary)
 
 
 @click.command("resume")
@@ -125,10 +133,17 @@ def resume_flow(
         stop("RUN_ID", f"there is no run {run_id!r} in --state-dir {folder}")
     with opened("embedded", folder) as home, held(home, run_id, alone=True):
         assert isinstance(home, StateDirectory)
-        flow_run = home.flow_run(run_id) or stop("RUN_ID", f"there is no run {run_id} in {home.name}")
+        flow_run = stored_flow_run(home, run_id) or stop("RUN_ID", f"there is no run {run_id} in {home.name}")
         files = _given_files(given, flow_run)
-        flow_run = _drive(home, run_id, flags, files)
-    _finish(flow_run, files, output_summary)
+        flow_run = _drive(home, run_id, flags, files, _to_go_on(run_id, given, state_dir))
+    _finish(flow_run, output_summary)
+
+
+def _to_go_on(run_id: str, given: tuple[str, ...], state_dir: Path | None) -> str:
+    """Return the words that say how to go on with the run, from the same folder and with the same files."""
+    folder = [] if state_dir is None else ["--state-dir", str(state_dir)]
+    files = [word for one in given for word in ("--given", one)]
+    return f"go on with: {shlex.join(['tda', 'flow', 'resume', run_id, *folder, *files])}"
 
 
 def _given_files(given: tuple[str, ...], flow_run: Document) -> dict[str, GivenFile]:
@@ -159,7 +174,9 @@ def _given_files(given: tuple[str, ...], flow_run: Document) -> dict[str, GivenF
     return files
 
 
-def _drive(home: StateDirectory, run_id: str, flags: ChartFlags, files: Mapping[str, GivenFile]) -> Document:
+def _drive(
+    home: StateDirectory, run_id: str, flags: ChartFlags, files: Mapping[str, GivenFile], to_go_on: str
+) -> Document:
     """Drive the run as far as it goes; whoever holds it alone knows that earlier workers are gone."""
     progress = FlowProgress(CONSOLE) if stderr_is_terminal() else None
     log = _log(run_id)
@@ -184,14 +201,24 @@ def _drive(home: StateDirectory, run_id: str, flags: ChartFlags, files: Mapping[
     log.log.write(LogEvent("local_run_started", f"driving run {run_id}", fields={"mode": "flow"}))
     try:
         with progress or nullcontext():
-            return dispatcher.to_end(orchestrator.leases(holders_gone=True))
-    except StoreUnusableError as error:
-        stop(home.name, f"cannot be used: {error}")
+            flow_run = dispatcher.to_end(orchestrator.leases(holders_gone=True))
+    except (StoreUnusableError, sqlite3.Error) as error:
+        stop(home.name, f"cannot be used: {error}; {to_go_on}")
     except KeyboardInterrupt:
-        click.echo(f"stopped; go on with: tda flow resume {run_id}", err=True)
-        sys.exit(EXIT_INTERRUPTED)
+        _export(home, run_id, log.log)
+        log.log.write(LogEvent("local_run_stopped", f"stopped; {to_go_on}", "WARNING"))
+        _end_at_once(EXIT_INTERRUPTED)
     finally:
         _export(home, run_id, log.log)
+    if flow_run.get("status") not in ENDED_RUNS:
+        log.log.write(LogEvent("local_run_stopped", f"the run has not ended; {to_go_on}", "WARNING"))
+    return flow_run
+
+
+def _end_at_once(code: int) -> NoReturn:
+    """End the process with all its threads: no worker begins anything more, and the run is held to the last moment."""
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _show_nothing(_: Document) -> None:
@@ -206,7 +233,7 @@ def _export(home: StateDirectory, run_id: str, log: Log) -> None:
         log.write(LogEvent("export_failed", f"the document could not be written as a file: {error}", "ERROR"))
 
 
-def _finish(flow_run: Document, files: Mapping[str, GivenFile], form: str) -> None:
+def _finish(flow_run: Document, form: str) -> None:
     graph = parse_graph(flow_run.get("steps"))
     is_over = flow_run.get("status") in ENDED_RUNS
     waits_for = () if is_over else what_it_waits_for(flow_run, graph.unwrap(), SERVED)
