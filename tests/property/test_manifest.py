@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.charts.manifest import manifest_problems
+from core.charts.manifest import encode_manifest, fitting_manifest, manifest_problems
+from core.charts.step import parse_chart_step
 from effects import FinalizeStep, PutObject
-from tests.builders import STEP_ID, a_flow_run, a_step, an_input, real_configuration, some_inputs, templates
+from tests.builders import NOW, STEP_ID, a_flow_run, a_step, an_input, real_configuration, some_inputs, templates
 from tests.world import World
 
 ANSWERS = [
@@ -57,6 +60,42 @@ def test_min_images_alone_decides_and_the_manifest_always_validates(
         assert sum(finalize.error.details["failuresByCode"].values()) == len(failed)
     else:
         assert finalize.error is None
+
+
+@given(
+    answers=st.lists(st.sampled_from(["png", "400 Invalid Symbol"]), min_size=1, max_size=4),
+    least=st.integers(0, 4),
+    microseconds=st.sampled_from([0, 1, 999_999]),
+    change=st.sampled_from(["runId", "stepId", "symbol", "timeframe", "minImages", "requested", None]),
+)
+def test_a_manifest_fits_the_step_it_was_written_for_if_it_has_enough_pictures_and_no_other(
+    answers: list[str], least: int, microseconds: int, change: str | None
+) -> None:
+    ids = [f"t{i}" for i in range(len(answers))]
+    least = min(least, len(ids))
+    flow_run = a_flow_run({STEP_ID: a_step(inputs=an_input(ids, least))})
+    now = NOW.replace(microsecond=microseconds)
+    world = World(
+        some_inputs(real_configuration(), flow_run, now=now),
+        templates=templates(*ids),
+        answers={one: [answer] for one, answer in zip(ids, answers, strict=True)},
+    )
+    result = world.run()
+    step = parse_chart_step(flow_run, STEP_ID).unwrap()
+    content = encode_manifest(_manifest(world))
+    is_enough = answers.count("png") >= least
+    assert (fitting_manifest(content, step, now) is not None) == is_enough == (result.status == "SUCCEEDED")
+    others: dict[str, Any] = {
+        "runId": {"run_id": "20251215-102530_BTCUSDT_other"},
+        "stepId": {"step_id": "other"},
+        "symbol": {"symbol": "OTHER"},
+        "timeframe": {"timeframe": "9h"},
+        "minImages": {"min_images": least + 1},
+        "requested": {"chart_template_ids": (*ids, "more")},
+    }
+    other = replace(step, **others[change]) if change else step
+    assert (fitting_manifest(content, other, now) is not None) == (is_enough and change is None)
+    assert fitting_manifest(content, step, now + timedelta(days=1)) is None
 
 
 def _manifest(world: World) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,7 +11,10 @@ from hypothesis import strategies as st
 
 from core.charts import program
 from core.charts.accounts import Account
+from core.charts.manifest import ManifestItem, build_manifest
+from core.charts.naming import manifest_name, object_uri, png_name
 from core.charts.state import State
+from core.charts.step import parse_chart_step
 from effects import (
     AccountAssignment,
     AccountExhausted,
@@ -27,11 +31,16 @@ from effects import (
     ExhaustAccount,
     FinalizeLost,
     FinalizeStep,
+    ListObjects,
     LoadTemplates,
+    ObjectNotRead,
     ObjectNotStored,
+    ObjectRead,
+    ObjectsListed,
     ObjectStored,
     Outcome,
     PutObject,
+    ReadObject,
     RecordReply,
     ReplyRecorded,
     ReserveAccount,
@@ -47,6 +56,7 @@ from effects import (
 from effects.moments import utc_day
 from tests.builders import (
     NOW,
+    STEP_ID,
     TEMPLATE_IDS,
     a_configuration,
     a_flow_run,
@@ -58,6 +68,10 @@ from tests.builders import (
 
 MOST_STEPS = 2_000
 STATUSES = [400, 401, 403, 404, 429, 500, 503, 504, 302]
+STEP = parse_chart_step(a_flow_run(), STEP_ID).unwrap()
+BUCKET = "local-artifacts"
+DRAWN_AT = [NOW + timedelta(seconds=seconds) for seconds in (-700, -601, -600, -599, 0)]
+"""Around the first claim."""
 DELAYS = st.sampled_from([0, 0, 0, 1, 40, 150, 2_000, 31_000, 200_000, 86_400_000])
 
 
@@ -72,7 +86,48 @@ def _claim(effect: ClaimStep, draw: st.DrawFn, at: datetime) -> Outcome:
     if draw(st.integers(0, 9)) == 0:
         return ClaimLost(reason="step_not_ready", at=at)
     lease_until = at + timedelta(seconds=effect.lease_seconds)
-    return StepClaimed(flow_run=a_flow_run(), attempt=1, lease_until=lease_until, at=at)
+    attempt = draw(st.sampled_from([1, 2, 2, 3]))
+    first = at if attempt == 1 else NOW - timedelta(seconds=600)
+    return StepClaimed(
+        flow_run=a_flow_run(), attempt=attempt, first_claimed_at=first, lease_until=lease_until, at=at
+    )
+
+
+def _not_read(name: str, draw: st.DrawFn, at: datetime) -> ObjectNotRead:
+    reason: Any = draw(st.sampled_from(["missing", "too_large", "failed", "failed"]))
+    return ObjectNotRead(name=name, reason=reason, message="scripted", at=at)
+
+
+def _list(effect: ListObjects, draw: st.DrawFn, at: datetime) -> Outcome:
+    if draw(st.integers(0, 3)) == 0:
+        return _not_read(effect.prefix, draw, at)
+    pictures = st.builds(png_name, st.just(STEP), st.sampled_from([*TEMPLATE_IDS, "x"]), st.sampled_from(DRAWN_AT))
+    names = draw(st.lists(pictures | st.just(manifest_name(STEP)) | st.just(f"{effect.prefix}other"), max_size=6))
+    return ObjectsListed(prefix=effect.prefix, sizes=dict.fromkeys(names, 1), at=at)
+
+
+def _read(effect: ReadObject, draw: st.DrawFn, at: datetime) -> Outcome:
+    if draw(st.integers(0, 2)) == 0:
+        return _not_read(effect.name, draw, at)
+    if effect.name == manifest_name(STEP):
+        content = draw(st.sampled_from([_a_manifest(draw), b"{}", b"{"]))
+    else:
+        content = draw(st.sampled_from([a_png(), a_png(), a_png()[:-1], b""]))
+    return ObjectRead(name=effect.name, content=blob(content), at=at)
+
+
+def _a_manifest(draw: st.DrawFn) -> bytes:
+    drawn = draw(st.sets(st.sampled_from(TEMPLATE_IDS)))
+    items = [
+        ManifestItem(
+            chart_template_id=one,
+            kind="x",
+            generated_at=NOW,
+            png_gcs_uri=object_uri(BUCKET, png_name(STEP, one, draw(st.sampled_from(DRAWN_AT)))),
+        )
+        for one in sorted(drawn)
+    ]
+    return json.dumps(build_manifest(STEP, items, (), draw(st.sampled_from(DRAWN_AT)))).encode()
 
 
 def _templates(effect: LoadTemplates, draw: st.DrawFn, at: datetime) -> Outcome:
@@ -145,6 +200,8 @@ _OUTCOMES: dict[type, Any] = {
     ReserveAccount: _reservation,
     CallChartApi: _call,
     PutObject: _put,
+    ListObjects: _list,
+    ReadObject: _read,
     FinalizeStep: _finalize,
     Wait: lambda effect, draw, at: Waited(
         reason=effect.reason, chart_template_id=effect.chart_template_id, at=max(at, effect.until)
@@ -170,7 +227,7 @@ class Watch:
         work = [
             e
             for e in self.in_flight
-            if isinstance(e, CallChartApi) or (isinstance(e, PutObject) and e.create_only)
+            if isinstance(e, CallChartApi | ReadObject) or (isinstance(e, PutObject) and e.create_only)
         ]
         assert len(work) <= self.max_parallel
         assert sum(isinstance(e, FinalizeStep) for e in self.in_flight) <= 1
@@ -221,9 +278,41 @@ def test_a_run_ends_for_every_sequence_of_outcomes(data: st.DataObject, mode: st
     was_finalized = any(isinstance(effect, FinalizeStep) for effect in watch.begun)
     assert was_finalized or not was_claimed or result.noop_reason == "lease_expired"
     assert (result.status == "NOOP") == (result.noop_reason is not None)
+    assert result.reused_count <= result.items_count
     if result.status == "SUCCEEDED":
         assert result.items_count >= (result.min_images or 0)
         assert result.manifest_uri is not None
+
+
+@settings(max_examples=200)
+@given(data=st.data(), error_type=st.sampled_from(["ZeroDivisionError", "KeyboardInterrupt"]))
+def test_a_program_that_breaks_anywhere_after_its_claim_still_finalizes_the_step(
+    data: st.DataObject, error_type: str
+) -> None:
+    following = program.start(some_inputs(a_configuration(CHARTS_MAX_PARALLEL="2")))
+    in_flight, begun, at = [*following.effects], [*following.effects], NOW
+    for _ in range(data.draw(st.integers(1, 30))):
+        if not in_flight:
+            return
+        effect = in_flight.pop(0)
+        at = max(at, effect.until) if isinstance(effect, Wait) else at
+        following = program.react(following.state, outcomes(effect, data.draw, at))
+        in_flight += following.effects
+        begun += following.effects
+    if following.state.lease_until is None or following.state.result is not None:
+        return
+    following = program.abort(following.state, error_type)
+    in_flight = [*following.effects]
+    begun += in_flight
+    while in_flight:
+        effect = in_flight.pop(0)
+        at = max(at, effect.until) if isinstance(effect, Wait) else at
+        following = program.react(following.state, _OUTCOMES[type(effect)](effect, data.draw, at))
+        in_flight += following.effects
+        begun += following.effects
+    result = following.state.result
+    assert result is not None
+    assert any(isinstance(effect, FinalizeStep) for effect in begun) or result.noop_reason == "lease_expired"
 
 
 @given(data=st.data())
