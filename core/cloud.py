@@ -14,13 +14,12 @@ from returns.result import Result, Success
 
 from core.flow.flow_run import FLOW_RUNS_COLLECTION
 from core.problems import Problems, collect, problem
-from core.settings import Given, Table, one_of, parse_table
+from core.settings import Given, Table, collection_name, one_of, parse_table
 
 Concurrency = Literal["transaction", "precondition"]
 
 _PROJECT = re.compile(r"[a-z0-9][a-z0-9.:-]{1,127}")
 _DATABASE = re.compile(r"\(default\)|[a-z][a-z0-9-]{2,61}[a-z0-9]")
-_COLLECTION = re.compile(r"(?!__.*__$)(?!\.{1,2}$)[^/\s]{1,200}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,10 +46,7 @@ _VARIABLES: Table = {
         lambda given: _matching(given, _DATABASE, "must be (default) or a database id"),
     ),
     "concurrency": ("FIRESTORE_CONCURRENCY", one_of("transaction", "precondition")),
-    "flow_runs_collection": (
-        "FLOW_RUNS_COLLECTION",
-        lambda given: _matching(given, _COLLECTION, "must be the name of a collection"),
-    ),
+    "flow_runs_collection": ("FLOW_RUNS_COLLECTION", collection_name),
 }
 
 VARIABLES = tuple(name for name, _ in _VARIABLES.values())

@@ -69,3 +69,8 @@ _KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
 def kind_of(value: object) -> str:
     """Return what JSON calls a value of this type."""
     return next((name for kind, name in _KINDS if isinstance(value, kind)), f"a {type(value).__name__}")
+
+
+def kind_or_missing(value: object) -> str:
+    """Return what JSON calls a value of this type; a value that is not there is missing."""
+    return "missing" if value is None else kind_of(value)

@@ -5,9 +5,12 @@ Owns the parsing of single values. Must not know which settings there are, or wh
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from returns.result import Result, Success
 
@@ -25,6 +28,8 @@ class Given:
 
 
 _MAX_DIGITS = 18
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
+_COLLECTION = re.compile(r"(?!__.*__$)(?!\.{1,2}$)[^/\s]{1,200}")
 
 Parser = Callable[[Given], Result[Any, Problems]]
 
@@ -74,6 +79,40 @@ def text(given: Given) -> Result[str, Problems]:
 def optional_text(given: Given) -> Result[str | None, Problems]:
     """Return the text, None where it is empty."""
     return Success(given.text or None)
+
+
+def bucket_name(given: Given) -> Result[str, Problems]:
+    """Return the name of a bucket."""
+    name = given.text.removeprefix("gs://").removesuffix("/")
+    if _BUCKET.fullmatch(name) and ".." not in name:
+        return Success(name)
+    return problem(given.where, "must be a bucket name, NAME or gs://NAME, without a path")
+
+
+def safe_origin(given: Given) -> Result[str, Problems]:
+    """Return an origin: only https, or http to this machine, for a key travels with every request."""
+    try:
+        url = urlsplit(given.text)
+        is_bare = url.path in {"", "/"} and not (url.query or url.fragment or url.username or url.password)
+        is_safe = url.scheme == "https" or (url.scheme == "http" and _is_loopback(url.hostname or ""))
+        is_right = bool(url.hostname) and is_bare and is_safe and url.port != 0
+    except ValueError:
+        is_right = False
+    message = "must be an origin like https://api.example.com, or http to a loopback address"
+    return Success(given.text.rstrip("/")) if is_right else problem(given.where, message)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def collection_name(given: Given) -> Result[str, Problems]:
+    """Return the name of a collection of documents."""
+    is_right = _COLLECTION.fullmatch(given.text)
+    return Success(given.text) if is_right else problem(given.where, "must be the name of a collection")
 
 
 Table = Mapping[str, tuple[str, Parser]]

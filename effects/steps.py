@@ -6,6 +6,7 @@ Owns claim and finalize and what became of them. Must not know what kind of work
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field
 from datetime import datetime
 from typing import Any, Literal
 
@@ -76,12 +77,14 @@ class FinalizeStep:
     """Path of the flow_run document."""
     step_id: str
     """Key of the step."""
-    token: str
-    """The token the claim wrote."""
+    token: str | None
+    """The token the claim wrote; None ends the step under whatever token it has."""
     status: TerminalStatus
     """What the step becomes."""
     outputs: Mapping[str, Any]
     """Fields of the step's `outputs` to set; None takes a field away."""
+    execution: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of `outputs.execution` to set, beside the claim."""
     error: StepError | None
     """Why the step failed; None takes an old error away."""
 

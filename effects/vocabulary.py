@@ -26,6 +26,15 @@ from effects.calls import (
     TemplatesLoaded,
 )
 from effects.flows import AdvanceFlow, FindFlowRuns, FlowAdvanced, FlowRunsFound, FlowUnchanged
+from effects.models import (
+    CallModel,
+    LoadPrompt,
+    LoadSchema,
+    ModelAnswered,
+    ModelRefused,
+    PromptLoaded,
+    SchemaLoaded,
+)
 from effects.objects import (
     ListObjects,
     ObjectNotRead,
@@ -47,9 +56,12 @@ Effect = (
     | ListObjects
     | ReadObject
     | LoadTemplates
+    | LoadPrompt
+    | LoadSchema
     | ReserveAccount
     | Wait
     | CallChartApi
+    | CallModel
     | ExhaustAccount
     | SetAccountAside
     | RecordReply
@@ -79,11 +91,15 @@ Outcome = (
     | StepClaimed
     | ClaimLost
     | TemplatesLoaded
+    | PromptLoaded
+    | SchemaLoaded
     | AccountsReserved
     | AccountsExhausted
     | Waited
     | ChartRendered
     | ChartRefused
+    | ModelAnswered
+    | ModelRefused
     | AccountExhausted
     | AccountSetAside
     | ReplyRecorded

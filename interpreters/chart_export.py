@@ -89,6 +89,7 @@ def chart_export_on(
         objects=objects,
         templates=templates,
         chart_api=FixturesOrHttp(fixtures, http),
+        recorder=fixtures,
         clock=clock,
         accounts_aside=AccountsAside(),
         secrets=tuple(keys.values()),

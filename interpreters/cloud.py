@@ -6,12 +6,11 @@ Owns the clients, made once per process and only when first used. Must not know 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from threading import Lock
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING
 
 from google.api_core.exceptions import GoogleAPIError
 from google.auth.exceptions import GoogleAuthError
@@ -20,36 +19,21 @@ from core.charts.settings import ChartConfiguration
 from core.cloud import CloudSettings
 from core.flow.flow_run import flow_run_path
 from core.flow.settings import FlowSettings
+from core.reports.settings import ReportConfiguration
 from effects import Document
 from interpreters import shipped
 from interpreters.chart_export import ChartExport, chart_export_on, place
 from interpreters.documents.firestore import FirestoreDocuments
 from interpreters.objects.gcs import GcsObjects
+from interpreters.once import Once
 from interpreters.orchestrator import Orchestrator, orchestrator_on
 from interpreters.ports import Clock, DocumentStore, StoreUnusableError
+from interpreters.registry import RegistryDocuments, RegistryFolders
+from interpreters.report_writer import ReportWriter, report_writer_on
 from interpreters.templates import TemplateDocuments, TemplateFolder, store_templates
 
 if TYPE_CHECKING:
     from google.cloud import firestore, storage
-
-T = TypeVar("T")
-
-
-class Once(Generic[T]):
-    """A value that is made at its first use, by one thread, and then kept."""
-
-    def __init__(self, make: Callable[[], T]) -> None:
-        """Make nothing yet."""
-        self._make = make
-        self._made: T | None = None
-        self._lock = Lock()
-
-    def __call__(self) -> T:
-        """Return the value."""
-        with self._lock:
-            if self._made is None:
-                self._made = self._make()
-            return self._made
 
 
 def firestore_client(settings: CloudSettings) -> firestore.Client:
@@ -74,9 +58,8 @@ class Cloud:
     def __init__(self, settings: CloudSettings, clock: Clock) -> None:
         """Make no client yet."""
         self.name = f"database {settings.database} of project {settings.project}"
-        self.documents: DocumentStore = FirestoreDocuments(
-            Once(partial(firestore_client, settings)), settings.concurrency
-        )
+        self._firestore = Once(partial(firestore_client, settings))
+        self.documents: DocumentStore = FirestoreDocuments(self._firestore, settings.concurrency)
         self._objects = GcsObjects(Once(partial(storage_client, settings)))
         self._settings = settings
         self._clock = clock
@@ -94,6 +77,26 @@ class Cloud:
             objects=self._objects,
             templates=TemplateFolder(templates_dir) if templates_dir else TemplateDocuments(self.documents),
             fixtures_dir=fixtures_dir,
+            clock=self._clock,
+            flow_runs_collection=self._settings.flow_runs_collection,
+        )
+
+    def report_writer(
+        self,
+        configuration: ReportConfiguration,
+        registry_dirs: tuple[Path, Path] | None = None,
+        recordings_dir: Path = shipped.MODEL_FIXTURES,
+    ) -> ReportWriter:
+        """Return a report writer that works on this project; its commits are guarded by preconditions, as its model asks."""
+        settings = configuration.settings
+        documents = FirestoreDocuments(self._firestore, "precondition")
+        stored = RegistryDocuments(documents, settings.prompts_collection, settings.schemas_collection)
+        return report_writer_on(
+            configuration,
+            documents=documents,
+            objects=self._objects,
+            registry=RegistryFolders(*registry_dirs) if registry_dirs else stored,
+            recordings_dir=recordings_dir,
             clock=self._clock,
             flow_runs_collection=self._settings.flow_runs_collection,
         )

@@ -16,6 +16,7 @@ from pathlib import Path
 from core.charts.settings import ChartConfiguration
 from core.flow.flow_run import FLOW_RUNS_COLLECTION, flow_run_path
 from core.flow.settings import FlowSettings
+from core.reports.settings import ReportConfiguration
 from effects import Document
 from interpreters import shipped
 from interpreters.chart_export import ChartExport, chart_export_on, place
@@ -27,6 +28,8 @@ from interpreters.objects.folder import ObjectFolder
 from interpreters.orchestrator import Orchestrator, orchestrator_on
 from interpreters.performers import Interpreter
 from interpreters.ports import Clock, DocumentStore, StoreUnusableError
+from interpreters.registry import RegistryFolders
+from interpreters.report_writer import ReportWriter, report_writer_on
 from interpreters.telemetry import Log
 from interpreters.templates import TemplateFolder
 
@@ -60,6 +63,19 @@ class StateDirectory:
             objects=self._objects,
             templates=TemplateFolder(templates_dir or shipped.TEMPLATES),
             fixtures_dir=fixtures_dir,
+            clock=self._clock,
+        )
+
+    def report_writer(
+        self, configuration: ReportConfiguration, registry_dirs: tuple[Path, Path] | None, recordings_dir: Path
+    ) -> ReportWriter:
+        """Return a report writer that works on this directory."""
+        return report_writer_on(
+            configuration,
+            documents=self.documents,
+            objects=self._objects,
+            registry=RegistryFolders(*(registry_dirs or (shipped.PROMPTS, shipped.SCHEMAS))),
+            recordings_dir=recordings_dir,
             clock=self._clock,
         )
 

@@ -13,11 +13,13 @@ from typing import Any
 
 from core.charts.answers import SLOT_MISSED, read_answer
 from core.failures import cut
+from core.reports.answers import read_reply
 from core.rules import RULES, decide, paths_of
 from core.secrets import Secret, without_secrets
 from effects import (
     AccountSetAside,
     CallChartApi,
+    CallModel,
     ChartRefused,
     ChartRendered,
     Effect,
@@ -25,23 +27,40 @@ from effects import (
     FindFlowRuns,
     FlowRunsFound,
     ListObjects,
+    LoadPrompt,
+    LoadSchema,
     LoadTemplates,
+    ModelAnswered,
+    ModelRefused,
     ObjectNotRead,
     ObjectNotStored,
     ObjectRead,
     ObjectsListed,
     ObjectStored,
     Outcome,
+    PromptLoaded,
     PutObject,
     ReadObject,
     RecordReply,
     ReplyRecorded,
+    SchemaLoaded,
     SetAccountAside,
     TemplatesLoaded,
     Wait,
     Waited,
+    blob,
 )
-from interpreters.ports import ChartApi, Clock, DocumentStore, NoPort, ObjectStore, TemplateSource
+from interpreters.ports import (
+    ChartApi,
+    Clock,
+    DocumentStore,
+    Model,
+    NoPort,
+    ObjectStore,
+    Recorder,
+    Registry,
+    TemplateSource,
+)
 
 MAX_SAID_CHARACTERS = 300
 
@@ -74,6 +93,9 @@ class Interpreter:
     objects: ObjectStore = field(default_factory=NoPort)
     templates: TemplateSource = field(default_factory=NoPort)
     chart_api: ChartApi = field(default_factory=NoPort)
+    registry: Registry = field(default_factory=NoPort)
+    model: Model = field(default_factory=NoPort)
+    recorder: Recorder = field(default_factory=NoPort)
     accounts_aside: AccountsAside = field(default_factory=AccountsAside)
     secrets: Collection[Secret] = ()
 
@@ -83,7 +105,10 @@ class Interpreter:
             **dict.fromkeys(RULES, self.perform_transaction),
             LoadTemplates: self.perform_load_templates,
             Wait: self.perform_wait,
+            LoadPrompt: self.perform_load_prompt,
+            LoadSchema: self.perform_load_schema,
             CallChartApi: self.perform_call_chart_api,
+            CallModel: self.perform_call_model,
             SetAccountAside: self.perform_set_account_aside,
             RecordReply: self.perform_record_reply,
             PutObject: self.perform_put_object,
@@ -123,6 +148,21 @@ class Interpreter:
         answer = self.chart_api.ask(effect) if started_at <= effect.start_by else SLOT_MISSED
         return read_answer(effect, answer, self.secrets, started_at, self.clock.now())
 
+    def perform_load_prompt(self, effect: LoadPrompt) -> PromptLoaded:
+        """Read a prompt."""
+        content = self.registry.prompt(effect.prompt_id)
+        return PromptLoaded(content=None if content is None else blob(content), at=self.clock.now())
+
+    def perform_load_schema(self, effect: LoadSchema) -> SchemaLoaded:
+        """Read a schema."""
+        content = self.registry.schema(effect.schema_id)
+        return SchemaLoaded(content=None if content is None else blob(content), at=self.clock.now())
+
+    def perform_call_model(self, effect: CallModel) -> ModelAnswered | ModelRefused:
+        """Ask once, and read the reply."""
+        started_at = self.clock.now()
+        return read_reply(effect, self.model.ask(effect), self.secrets, started_at, self.clock.now())
+
     def perform_set_account_aside(self, effect: SetAccountAside) -> AccountSetAside:
         """Use the account no more in this process."""
         self.accounts_aside.add(effect.account_id)
@@ -130,7 +170,7 @@ class Interpreter:
 
     def perform_record_reply(self, effect: RecordReply) -> ReplyRecorded:
         """Keep an answer as a fixture."""
-        self.chart_api.record(effect.fixture_name, effect.content.data or b"")
+        self.recorder.record(effect.fixture_name, effect.content.data or b"")
         return ReplyRecorded(fixture_name=effect.fixture_name, at=self.clock.now())
 
     def perform_put_object(self, effect: PutObject) -> ObjectStored | ObjectNotStored:

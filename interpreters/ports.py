@@ -14,8 +14,11 @@ from core.charts.answers import Answer, NoAnswer
 from core.charts.settings import ChartConfiguration
 from core.documents import Documents, Rule
 from core.flow.settings import FlowSettings
+from core.reports.answers import NoReply, Reply
+from core.reports.settings import ReportConfiguration
 from effects import (
     CallChartApi,
+    CallModel,
     Document,
     Effect,
     FindFlowRuns,
@@ -33,6 +36,7 @@ from effects import (
 if TYPE_CHECKING:
     from interpreters.chart_export import ChartExport
     from interpreters.orchestrator import Orchestrator
+    from interpreters.report_writer import ReportWriter
 
 T = TypeVar("T")
 
@@ -96,6 +100,27 @@ class ChartApi(Protocol):
     def ask(self, effect: CallChartApi) -> Answer | NoAnswer:
         """Return the answer to one call."""
 
+
+class Model(Protocol):
+    """A language model, or whatever stands for it."""
+
+    def ask(self, effect: CallModel) -> Reply | NoReply:
+        """Return the reply to one call."""
+
+
+class Registry(Protocol):
+    """Prompts and schemas by id."""
+
+    def prompt(self, prompt_id: str) -> bytes | None:
+        """Return the prompt document as JSON, None where there is none."""
+
+    def schema(self, schema_id: str) -> bytes | None:
+        """Return the schema document as JSON, None where there is none."""
+
+
+class Recorder(Protocol):
+    """Where answers are kept as fixtures."""
+
     def record(self, fixture_name: str, content: bytes) -> None:
         """Keep an answer as a fixture."""
 
@@ -133,6 +158,11 @@ class Home(Protocol):
         self, configuration: ChartConfiguration, templates_dir: Path | None, fixtures_dir: Path
     ) -> ChartExport:
         """Return a chart export that works here."""
+
+    def report_writer(
+        self, configuration: ReportConfiguration, registry_dirs: tuple[Path, Path] | None, recordings_dir: Path
+    ) -> ReportWriter:
+        """Return a report writer that works here; prompts and schemas come from folders where they are given."""
 
     def orchestrator(self, settings: FlowSettings) -> Orchestrator:
         """Return an orchestrator of the flow_runs here."""

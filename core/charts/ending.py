@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from core.charts.backoff import backoff
+from core.backoff import backoff
 from core.charts.manifest import ManifestFailure, ManifestItem, build_manifest, encode_manifest
 from core.charts.naming import manifest_name, object_uri
 from core.charts.state import Chart, Phase, Stage, State, StepResult

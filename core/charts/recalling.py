@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from core.charts.backoff import backoff
+from core.backoff import backoff
 from core.charts.ending import finalize, object_give_up_at
 from core.charts.failing import fail
 from core.charts.images import is_whole_png

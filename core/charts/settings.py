@@ -5,20 +5,27 @@ Owns the table of variables. Must not know where their text comes from; never sh
 
 from __future__ import annotations
 
-import ipaddress
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from urllib.parse import urlsplit
 
 from returns.result import Result, Success
 
 from core.charts.accounts import LEAST_RATE, LOCAL_ACCOUNT, MOST_RATE, Account, parse_accounts
 from core.problems import Problem, Problems, collect, problem
-from core.settings import Given, Table, number, one_of, optional_text, parse_table, text, whole_number
+from core.settings import (
+    Given,
+    Table,
+    bucket_name,
+    number,
+    one_of,
+    optional_text,
+    parse_table,
+    safe_origin,
+    text,
+    whole_number,
+)
 from effects import ChartsApiMode
 
-_BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
 ACCOUNTS_VARIABLE = "CHART_IMG_ACCOUNTS_JSON"
 
 
@@ -50,38 +57,11 @@ class ChartConfiguration:
     accounts: tuple[Account, ...]
 
 
-def _bucket(given: Given) -> Result[str, Problems]:
-    name = given.text.removeprefix("gs://").removesuffix("/")
-    if _BUCKET.fullmatch(name) and ".." not in name:
-        return Success(name)
-    return problem(given.where, "must be a bucket name, NAME or gs://NAME, without a path")
-
-
-def _origin(given: Given) -> Result[str, Problems]:
-    """Only https, or http to this machine: the key travels with every request."""
-    try:
-        url = urlsplit(given.text)
-        is_bare = url.path in {"", "/"} and not (url.query or url.fragment or url.username or url.password)
-        is_safe = url.scheme == "https" or (url.scheme == "http" and _is_loopback(url.hostname or ""))
-        is_right = bool(url.hostname) and is_bare and is_safe and url.port != 0
-    except ValueError:
-        is_right = False
-    message = "must be an origin like https://api.chart-img.com, or http to a loopback address"
-    return Success(given.text.rstrip("/")) if is_right else problem(given.where, message)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 _VARIABLES: Table = {
-    "bucket": ("CHARTS_BUCKET", _bucket),
+    "bucket": ("CHARTS_BUCKET", bucket_name),
     "mode": ("CHARTS_API_MODE", one_of("real", "mock", "record")),
     "default_timezone": ("CHARTS_DEFAULT_TIMEZONE", optional_text),
-    "base_url": ("CHART_IMG_BASE_URL", _origin),
+    "base_url": ("CHART_IMG_BASE_URL", safe_origin),
     "daily_limit": ("CHART_IMG_DAILY_LIMIT", whole_number(0)),
     "requests_per_second": ("CHART_IMG_REQUESTS_PER_SECOND", number(LEAST_RATE, MOST_RATE)),
     "call_timeout_seconds": ("CHART_IMG_TIMEOUT_SECONDS", number(0.1, 3_600)),

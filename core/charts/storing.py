@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from core.charts.backoff import backoff
+from core.backoff import backoff
 from core.charts.ending import object_give_up_at
 from core.charts.failing import fail
 from core.charts.naming import png_name

@@ -25,6 +25,8 @@ from effects import (
 )
 from effects.moments import parse_moment, rfc3339
 
+_FINAL = ("SUCCEEDED", "FAILED", "SKIPPED", "CANCELLED")
+
 
 def claim_step(documents: Documents, effect: ClaimStep, now: datetime) -> Decision[StepClaimed | ClaimLost]:
     """Decide whether the step becomes RUNNING under the effect's token (§3.1)."""
@@ -35,7 +37,7 @@ def claim_step(documents: Documents, effect: ClaimStep, now: datetime) -> Decisi
     if _is_held(step, effect.token):
         return Decision(_claimed(flow_run, step, lease_end(step) or now, now))
     if field(step, "status") != "READY" or field(step, "stepType") != effect.step_type:
-        return Decision(ClaimLost(reason="step_not_ready", at=now))
+        return Decision(ClaimLost(reason="not_ready", at=now))
     return _take(flow_run, step, effect, now)
 
 
@@ -81,13 +83,30 @@ def finalize_step(
 ) -> Decision[StepFinalized | FinalizeLost]:
     """Decide whether the step gets its terminal status: only under the token that claimed it (§3.2)."""
     step = field(documents[effect.flow_run], "steps", effect.step_id)
-    if field(step, *CLAIM, "token") != effect.token:
-        return Decision(FinalizeLost(reason="claimed_by_another", at=now))
-    if field(step, "status") == effect.status:
-        return Decision(StepFinalized(status=effect.status, at=now))
-    if field(step, "status") != "RUNNING":
+    status = field(step, "status")
+    if status in _FINAL:
+        is_ours = effect.token is not None and _has_ended_by(step, effect)
+        return Decision(
+            StepFinalized(status=effect.status, at=now)
+            if is_ours
+            else FinalizeLost(reason="already_final", at=now)
+        )
+    if status != "RUNNING":
         return Decision(FinalizeLost(reason="not_running", at=now))
+    if effect.token not in {None, field(step, *CLAIM, "token")}:
+        return Decision(FinalizeLost(reason="claimed_by_another", at=now))
     return Decision(StepFinalized(status=effect.status, at=now), (_ending(effect, now),))
+
+
+def _has_ended_by(step: Document, effect: FinalizeStep) -> bool:
+    """Return whether the step has just what the effect would write: a commit whose answer was lost."""
+    written: dict[tuple[str, ...], Any] = {
+        **{("outputs", name): value for name, value in effect.outputs.items()},
+        **{("outputs", "execution", name): value for name, value in effect.execution.items()},
+        ("status",): effect.status,
+        (*CLAIM, "token"): effect.token,
+    }
+    return all(field(step, *path) == value for path, value in written.items())
 
 
 def _ending(effect: FinalizeStep, now: datetime) -> UpdateDocument:
@@ -98,6 +117,7 @@ def _ending(effect: FinalizeStep, now: datetime) -> UpdateDocument:
         (*step, "finishedAt"): rfc3339(now),
         (*step, "error"): error_document(effect.error) if effect.error else None,
         **{(*step, "outputs", name): value for name, value in effect.outputs.items()},
+        **{(*step, "outputs", "execution", name): value for name, value in effect.execution.items()},
     }
     return UpdateDocument(
         path=effect.flow_run,

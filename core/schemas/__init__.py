@@ -15,5 +15,15 @@ from jsonschema import Draft202012Validator
 @cache
 def charts_outputs_manifest() -> Draft202012Validator:
     """Return the validator of ChartsOutputsManifest documents."""
-    schema = json.loads((files(__package__) / "charts_outputs_manifest.schema.json").read_text("utf-8"))
+    return _validator("charts_outputs_manifest.schema.json")
+
+
+@cache
+def llm_report_file() -> Draft202012Validator:
+    """Return the validator of report files."""
+    return _validator("llm_report_file.schema.json")
+
+
+def _validator(name: str) -> Draft202012Validator:
+    schema = json.loads((files(__package__) / name).read_text("utf-8"))
     return Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)

@@ -22,7 +22,3 @@ class FixturesOrHttp:
     def ask(self, effect: CallChartApi) -> Answer | NoAnswer:
         """Return the answer to one call."""
         return self._fixtures.ask(effect) if effect.replay else self._http.ask(effect)
-
-    def record(self, fixture_name: str, content: bytes) -> None:
-        """Keep an answer as a fixture."""
-        self._fixtures.record(fixture_name, content)

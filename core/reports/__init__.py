@@ -1,0 +1,1 @@
+"""LLM_REPORT: inputs, prompt assembly, structured output and its one repair, the report, the program."""
