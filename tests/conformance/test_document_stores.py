@@ -11,13 +11,15 @@ from typing import Any
 import pytest
 from google.api_core.exceptions import InvalidArgument
 
+from core.charts.planning import _Hopes, hoped_chart
 from core.cloud import Concurrency
 from core.documents import Decision, Documents, ReplaceDocument, UpdateDocument
-from effects import FindFlowRuns
+from effects import FindFlowRuns, FlowRunsFound
 from interpreters.documents.firestore import FirestoreDocuments
 from interpreters.documents.memory import DocumentMemory
 from interpreters.documents.sqlite import SqliteDocuments
 from interpreters.ports import DocumentStore
+from tests.builders import NOW
 from tests.emulators import a_project, firestore_host, firestore_on
 
 pytestmark = pytest.mark.timeout(20)
@@ -273,6 +275,17 @@ def test_a_document_that_changes_its_status_moves_from_page_to_page(store: Docum
     put(store, A, {"status": "RUNNING"})
     update(store, A, {("status",): "SUCCEEDED"})
     assert (list(a_page(store)), list(a_page(store, status="SUCCEEDED"))) == ([], [A])
+
+
+def test_a_plan_hopes_for_the_page_that_a_store_has() -> None:
+    paths = ("things/c", "things/a", "things/b", "things/a/parts/d", "things2/a")
+    documents = {path: {"status": "FAILED" if path == B else "RUNNING"} for path in paths}
+    hopes = _Hopes(dict(documents), {}, {}, hoped_chart)
+    for after in (None, A, "things/c"):
+        for limit in (1, 2):
+            effect = FindFlowRuns(collection="things", status="RUNNING", after=after, limit=limit)
+            page = DocumentMemory(documents).page(effect)
+            assert hopes.outcome(effect, NOW) == FlowRunsFound(flow_runs=page, at=NOW)
 
 
 def increment(documents: Documents) -> Decision[int]:
