@@ -50,7 +50,8 @@ RUN_LIFE = ["PENDING", "RUNNING", "SUCCEEDED"]
 PATIENCE_SECONDS = 40
 PAUSE_SECONDS = 0.002
 FORKSERVER = multiprocessing.get_context("forkserver")
-FORKSERVER.set_forkserver_preload([__name__])
+# All tests of a process share one forkserver, and who sets the list last sets it for all.
+FORKSERVER.set_forkserver_preload([__name__, "tests.end_to_end.test_kill_and_resume"])
 
 OpenStore = Callable[[], DocumentStore]
 
