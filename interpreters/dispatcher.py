@@ -14,6 +14,7 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any
 
+from core.documents import field as field_of
 from core.flow.flow_run import flow_run_path
 from core.flow.selection import is_ready
 from core.flow.status import ENDED_RUNS
@@ -46,6 +47,7 @@ class Dispatcher:
     worker_of: WorkerOf
     log: Log
     show: Callable[[Document], None]
+    sleep: Callable[[float], None] = time.sleep
     _busy: dict[str, Worker] = field(default_factory=dict)
     _ended: SimpleQueue[tuple[str, bool | BaseException]] = field(default_factory=SimpleQueue)
     _tellings: Counter[str] = field(default_factory=Counter)
@@ -112,13 +114,18 @@ class Dispatcher:
             del self._busy[step_id]
             if isinstance(came, BaseException):
                 raise came
-            if came:
+            if came or self._is_untouched(step_id):
                 self._ask_again_later(step_id)
             return
+
+    def _is_untouched(self, step_id: str) -> bool:
+        """Return whether the step is READY though its worker has ended: telling it at once would go in circles."""
+        step = self._read()["steps"].get(step_id)
+        return is_ready(step, str(field_of(step, "stepType")))
 
     def _ask_again_later(self, step_id: str) -> None:
         self._tellings[step_id] += 1
         if self._tellings[step_id] >= MAX_TELLINGS:
             message = f"step {step_id} could not be claimed, {MAX_TELLINGS} times"
             raise StoreUnusableError(message)
-        time.sleep(self._tellings[step_id])
+        self.sleep(self._tellings[step_id])

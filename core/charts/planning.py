@@ -152,7 +152,7 @@ class _Hopes:
         page = sorted(
             path
             for path, document in self._documents.items()
-            if path.startswith(f"{effect.collection}/")
+            if path.rpartition("/")[0] == effect.collection
             and document.get("status") == effect.status
             and path > (effect.after or "")
         )[: effect.limit]

@@ -78,7 +78,7 @@ class ObjectFolder:
 
 def _files(folder: Path) -> Iterator[Path]:
     """Return all files below a folder but those that are still being written; none where there is no folder."""
-    for path in folder.iterdir() if folder.exists() else ():
+    for path in folder.iterdir() if folder.is_dir() else ():
         if path.is_dir():
             yield from _files(path)
         elif not path.name.startswith("."):

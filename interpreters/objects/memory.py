@@ -41,8 +41,10 @@ class ObjectMemory:
         """Return names and sizes of the objects under a prefix."""
         bucket = object_uri(effect.bucket, "")
         with self._lock:
-            sizes = {uri.removeprefix(bucket): len(data) for uri, data in self.objects.items()}
-        sizes = {name: size for name, size in sorted(sizes.items()) if name.startswith(effect.prefix)}
+            found = {
+                uri: len(data) for uri, data in self.objects.items() if uri.startswith(bucket + effect.prefix)
+            }
+        sizes = {uri.removeprefix(bucket): found[uri] for uri in sorted(found)}
         return ObjectsListed(prefix=effect.prefix, sizes=sizes, at=now)
 
     def read(self, effect: ReadObject, now: datetime) -> ObjectRead | ObjectNotRead:

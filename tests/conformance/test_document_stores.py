@@ -1,4 +1,4 @@
-"""One meaning of `read` and `transact`, whatever store it is."""
+"""One meaning of `read`, `transact`, `collection` and `page`, whatever store it is."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 from google.api_core.exceptions import InvalidArgument
 
+from core.charts.planning import _Hopes, hoped_chart
 from core.cloud import Concurrency
 from core.documents import Decision, Documents, ReplaceDocument, UpdateDocument
+from effects import FindFlowRuns, FlowRunsFound
 from interpreters.documents.firestore import FirestoreDocuments
 from interpreters.documents.memory import DocumentMemory
 from interpreters.documents.sqlite import SqliteDocuments
 from interpreters.ports import DocumentStore
+from tests.builders import NOW
 from tests.emulators import a_project, firestore_host, firestore_on
 
 pytestmark = pytest.mark.timeout(20)
@@ -165,6 +168,124 @@ def test_a_collection_holds_its_own_documents_only(store: DocumentStore) -> None
     for path in ("things/a", "things/b", "things_mock/a", "thing/a"):
         put(store, path, {"path": path})
     assert store.collection("things") == {A: {"path": A}, B: {"path": B}}
+
+
+def test_a_collection_does_not_hold_what_is_below_its_documents(store: DocumentStore) -> None:
+    for path in (A, f"{A}/things/b", f"{A}/parts/c"):
+        put(store, path, {"path": path})
+    assert store.collection("things") == {A: {"path": A}}
+    assert store.collection("things/a/parts") == {f"{A}/parts/c": {"path": f"{A}/parts/c"}}
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, True), (0, False), (1, 1.0), (False, 0), ([1], [True])])
+def test_a_value_that_changes_only_its_type_is_changed(store: DocumentStore, before: Any, after: Any) -> None:
+    put(store, A, {"x": before})
+    update(store, A, {("x",): after})
+    found = (store.read((A,))[A] or {})["x"]
+    assert json.dumps(found) == json.dumps(after)
+
+
+# Pages.
+
+
+def a_page(
+    store: DocumentStore, limit: int = 10, after: str | None = None, status: str = "RUNNING", of: str = "things"
+) -> dict[str, Any]:
+    return dict(store.page(FindFlowRuns(collection=of, status=status, after=after, limit=limit)))
+
+
+def test_a_page_holds_the_documents_of_the_status_in_order_of_their_paths(store: DocumentStore) -> None:
+    statuses = {"c": "RUNNING", "a": "RUNNING", "d": "SUCCEEDED", "b": "RUNNING", "e": "PENDING"}
+    for name, status in statuses.items():
+        put(store, f"things/{name}", {"status": status, "name": name, "map": {"x": [1, None]}})
+    page = a_page(store)
+    assert list(page) == ["things/a", "things/b", "things/c"]
+    assert page["things/a"] == {"status": "RUNNING", "name": "a", "map": {"x": [1, None]}}
+    assert list(a_page(store, status="PENDING")) == ["things/e"]
+    assert a_page(store, status="FAILED") == {}
+    assert a_page(store, status="running") == {}
+
+
+def test_a_page_has_no_more_than_its_limit_and_begins_after_the_last_one(store: DocumentStore) -> None:
+    for name in "abcde":
+        put(store, f"things/{name}", {"status": "RUNNING"})
+    assert list(a_page(store, limit=2)) == ["things/a", "things/b"]
+    assert list(a_page(store, limit=2, after="things/b")) == ["things/c", "things/d"]
+    assert list(a_page(store, limit=5)) == [f"things/{name}" for name in "abcde"]
+    assert list(a_page(store, limit=1, after="things/d")) == ["things/e"]
+    assert a_page(store, after="things/e") == {}
+
+
+def test_a_page_may_begin_after_a_document_that_is_gone_or_has_another_status(store: DocumentStore) -> None:
+    for name in "ace":
+        put(store, f"things/{name}", {"status": "RUNNING"})
+    put(store, "things/d", {"status": "FAILED"})
+    assert list(a_page(store, after="things/b")) == ["things/c", "things/e"]
+    assert list(a_page(store, after="things/d")) == ["things/e"]
+
+
+def test_a_page_is_of_its_own_collection_only(store: DocumentStore) -> None:
+    for path in ("things/a", "thing/a", "things_mock/a", "things2/a", "zthings/a", "things/a/things/b"):
+        put(store, path, {"status": "RUNNING"})
+    assert list(a_page(store)) == ["things/a"]
+    assert list(a_page(store, of="things_mock")) == ["things_mock/a"]
+    assert a_page(store, of="nothing") == {}
+
+
+@pytest.mark.parametrize("status", [None, 1, True, ["RUNNING"], {"RUNNING": 1}, "RUNNING ", "Running"])
+def test_a_page_has_no_document_of_another_kind_of_status(store: DocumentStore, status: Any) -> None:
+    put(store, A, {"status": status})
+    put(store, B, {"steps": {"x": {"status": "RUNNING"}}})
+    put(store, "things/c", {"status": "RUNNING"})
+    assert list(a_page(store)) == ["things/c"]
+
+
+@pytest.mark.parametrize("limit", [1, 3, 7, 50])
+def test_all_pages_together_hold_every_document_once(store: DocumentStore, limit: int) -> None:
+    names = [
+        *(f"{number:02}" for number in range(16)),
+        "A",
+        "a-b",
+        "a.b",
+        "a_b",
+        "a b",
+        "ü",
+        "日本",
+        "😀",
+        "ﬀ",
+        "~",
+    ]
+    for place, name in enumerate(names):
+        put(store, f"things/{name}", {"status": "FAILED" if place % 5 == 0 else "RUNNING"})
+    found: list[str] = []
+    while page := a_page(store, limit, found[-1] if found else None):
+        assert len(page) <= limit
+        found += page
+    wanted = [f"things/{name}" for place, name in enumerate(names) if place % 5]
+    assert found == sorted(wanted, key=str.encode)
+
+
+def test_what_a_page_holds_can_be_changed_without_changing_the_store(store: DocumentStore) -> None:
+    put(store, A, {"status": "RUNNING", "map": {"x": 1}})
+    a_page(store)[A]["map"]["x"] = 2
+    assert store.read((A,)) == {A: {"status": "RUNNING", "map": {"x": 1}}}
+
+
+def test_a_document_that_changes_its_status_moves_from_page_to_page(store: DocumentStore) -> None:
+    put(store, A, {"status": "RUNNING"})
+    update(store, A, {("status",): "SUCCEEDED"})
+    assert (list(a_page(store)), list(a_page(store, status="SUCCEEDED"))) == ([], [A])
+
+
+def test_a_plan_hopes_for_the_page_that_a_store_has() -> None:
+    paths = ("things/c", "things/a", "things/b", "things/a/parts/d", "things2/a")
+    documents = {path: {"status": "FAILED" if path == B else "RUNNING"} for path in paths}
+    hopes = _Hopes(dict(documents), {}, {}, hoped_chart)
+    for after in (None, A, "things/c"):
+        for limit in (1, 2):
+            effect = FindFlowRuns(collection="things", status="RUNNING", after=after, limit=limit)
+            page = DocumentMemory(documents).page(effect)
+            assert hopes.outcome(effect, NOW) == FlowRunsFound(flow_runs=page, at=NOW)
 
 
 def increment(documents: Documents) -> Decision[int]:

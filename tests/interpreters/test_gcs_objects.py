@@ -1,4 +1,4 @@
-"""Objects in Cloud Storage when requests fail, answers are lost, and names are taken."""
+"""Objects in Cloud Storage when requests fail, answers are lost or cut off, and names are taken."""
 
 from __future__ import annotations
 
@@ -13,10 +13,22 @@ from typing import Any
 import pytest
 from google.cloud import storage
 
-from effects import ObjectNotStored, ObjectStored, PutObject, blob
+from effects import (
+    ListObjects,
+    ObjectNotRead,
+    ObjectNotStored,
+    ObjectRead,
+    ObjectsListed,
+    ObjectStored,
+    PutObject,
+    ReadObject,
+    blob,
+)
 from interpreters.cloud import Once
 from interpreters.objects.gcs import GcsObjects
+from interpreters.sandbox.http_server import HttpServer, Reply, Request
 from interpreters.sandbox.storage import StorageServer
+from interpreters.sandbox.storage.stored import Content
 from tests.builders import NOW, a_png
 from tests.emulators import our_storage, storage_on
 
@@ -24,6 +36,7 @@ pytestmark = pytest.mark.timeout(30)
 
 BUCKET = "charts-bucket"
 NAME = "charts/20251215-102530_BTCUSDT_k3f7a/charts:4h:all/20251215-102530_BTCUSDT_4h_x.png"
+FOLDER = NAME[: NAME.rfind("/") + 1]
 PICTURE = a_png()
 LARGE = a_png(padding=b"x" * 9_000_000)
 """More than the library sends in one request."""
@@ -64,6 +77,22 @@ class World:
             if isinstance(outcome, ObjectNotStored) and outcome.reason == "failed":
                 outcome = self.put(*args, **changes)
         return outcome
+
+    def list(
+        self, prefix: str = FOLDER, *, bucket: str = BUCKET, seconds: float = 10.0
+    ) -> ObjectsListed | ObjectNotRead:
+        effect = ListObjects(bucket=bucket, prefix=prefix, give_up_at=NOW + timedelta(seconds=seconds))
+        return GcsObjects(lambda: self.client).list(effect, NOW)
+
+    def read(
+        self, name: str = NAME, *, max_bytes: int = 10_000, bucket: str = BUCKET, seconds: float = 10.0
+    ) -> ObjectRead | ObjectNotRead:
+        until = NOW + timedelta(seconds=seconds)
+        effect = ReadObject(bucket=bucket, name=name, max_bytes=max_bytes, give_up_at=until)
+        return GcsObjects(lambda: self.client).read(effect, NOW)
+
+    def look(self, how: str, **changes: Any) -> ObjectsListed | ObjectRead | ObjectNotRead:
+        return self.list(**changes) if how == "list" else self.read(**changes)
 
     def objects(self) -> dict[str, bytes]:
         return self.server.objects(BUCKET)
@@ -314,3 +343,123 @@ def test_a_client_is_made_at_the_first_use_and_once(world: World) -> None:
     with ThreadPoolExecutor(8) as pool:
         assert set(pool.map(lambda _: store.put(effect, NOW), range(8))) == {stored()}
     assert made == [1]
+
+
+# Listing and reading.
+
+LOOKS = {"list": "objects.list", "read": "objects.get"}
+FOUND = {
+    "list": ObjectsListed(prefix=FOLDER, sizes={NAME: len(PICTURE)}, at=NOW),
+    "read": ObjectRead(name=NAME, content=blob(PICTURE), at=NOW),
+}
+either = pytest.mark.parametrize("how", LOOKS)
+
+
+@either
+@pytest.mark.parametrize("fault", ["503 before", "429 before", "500 after", "dropped before", "dropped after"])
+def test_a_look_that_fails_says_so_and_the_next_one_finds(world: World, fault: str, how: str) -> None:
+    world.put()
+    world.fail(None, **FAULTS[fault])
+    failed = world.look(how)
+    assert isinstance(failed, ObjectNotRead)
+    assert (failed.name, failed.reason, failed.at) == (FOLDER if how == "list" else NAME, "failed", NOW)
+    assert 0 < len(failed.message) <= 300
+    assert world.server.faults.is_spent
+    assert world.look(how) == FOUND[how]
+
+
+@either
+@pytest.mark.parametrize("status", [400, 401, 403])
+def test_a_look_that_is_refused_says_why(world: World, status: int, how: str) -> None:
+    world.put()
+    world.fail(None, status=status, times=None)
+    refused = world.look(how)
+    assert isinstance(refused, ObjectNotRead)
+    assert refused.reason == "failed"
+    assert str(status) in refused.message or "credentials" in refused.message
+
+
+def test_a_listing_of_a_bucket_that_is_not_there_fails(world: World) -> None:
+    failed = world.list(bucket="no-such-bucket")
+    assert isinstance(failed, ObjectNotRead)
+    assert failed.reason == "failed"
+    assert "404" in failed.message
+
+
+def test_a_large_object_is_read_whole_and_no_more_of_a_too_large_one_than_a_byte_above(world: World) -> None:
+    world.put(LARGE)
+    assert world.read(max_bytes=len(LARGE)) == ObjectRead(name=NAME, content=blob(LARGE), at=NOW)
+    refused = world.read(max_bytes=1_000)
+    assert isinstance(refused, ObjectNotRead)
+    assert refused.reason == "too_large"
+
+
+def test_a_second_page_that_fails_makes_the_whole_listing_fail(world: World) -> None:
+    for number in range(1_001):
+        world.server.contents.put(BUCKET, f"{FOLDER}{number:04}", Content(b"x"), {})
+    world.fail(None, matching=lambda method, target: "pageToken=" in target)
+    failed = world.list()
+    assert isinstance(failed, ObjectNotRead)
+    assert failed.reason == "failed"
+    listed = world.list()
+    assert isinstance(listed, ObjectsListed)
+    assert len(listed.sizes) == 1_001
+
+
+@either
+@pytest.mark.parametrize("seconds", [1.2, 1.5])
+def test_a_look_that_is_not_answered_is_given_up_in_time(world: World, seconds: float, how: str) -> None:
+    world.put()
+    world.fail(None, status=None, delay_seconds=8.0, times=None)
+    started = time.monotonic()
+    outcome = world.look(how, seconds=seconds)
+    assert isinstance(outcome, ObjectNotRead)
+    assert outcome.reason == "failed"
+    assert time.monotonic() - started < seconds + SLACK_SECONDS
+
+
+@either
+def test_a_look_that_begins_too_late_is_still_tried_for_a_second(world: World, how: str) -> None:
+    world.put()
+    assert world.look(how, seconds=-5.0) == FOUND[how]
+
+
+@either
+def test_a_look_where_nobody_is_fails_in_time(how: str) -> None:
+    with our_storage() as unused, storage_on("http://127.0.0.1:1") as client:
+        started = time.monotonic()
+        outcome = World(unused, client).look(how, seconds=1.0)
+    assert isinstance(outcome, ObjectNotRead)
+    assert outcome.reason == "failed"
+    assert time.monotonic() - started < 1.0 + SLACK_SECONDS
+
+
+LISTED = json.dumps({"items": [{"name": NAME, "size": "7"}]}).encode()
+ODD_REPLIES = {
+    "cut off": ("read", Reply(206, PICTURE, "image/png", cut_at=40)),
+    "cut off before its first byte": ("read", Reply(206, PICTURE, "image/png", cut_at=0)),
+    "a list cut off": ("list", Reply(200, LISTED, "application/json", cut_at=10)),
+    "a list that is no JSON": ("list", Reply(200, b"<html>", "text/html")),
+    "a moved list": ("list", Reply(302, b"", None, {"Location": "http://127.0.0.1:1/"})),
+    "no such status": ("read", Reply(599, b"?", "text/plain")),
+}
+
+
+@pytest.mark.parametrize("reply", ODD_REPLIES.values(), ids=ODD_REPLIES)
+def test_an_answer_that_is_cut_off_or_makes_no_sense_is_a_failure_to_try_again(reply: tuple[str, Reply]) -> None:
+    how, said = reply
+
+    def answer(request: Request) -> Reply:
+        return said
+
+    with our_storage() as unused, HttpServer(answer) as server, storage_on(server.address) as client:
+        outcome = World(unused, client).look(how, seconds=2.0)
+    assert isinstance(outcome, ObjectNotRead)
+    assert outcome.reason == "failed"
+
+
+def test_looks_side_by_side_see_the_same(world: World) -> None:
+    world.put()
+    with ThreadPoolExecutor(8) as pool:
+        outcomes = list(pool.map(lambda n: world.look("list" if n % 2 else "read"), range(16)))
+    assert outcomes == [FOUND["read"], FOUND["list"]] * 8
