@@ -1,6 +1,7 @@
-"""The command line: `tda`, `worker-chart-export` (the same as `tda charts`) and `advance-flow` (as `tda flow`).
+"""The command line: `tda`, and each worker's part of it under its own name.
 
-Owns which commands there are. Each worker's commands live in `interpreters/command_line`.
+`worker-chart-export` is `tda charts`, `advance-flow` is `tda flow`, `worker-llm-client` is `tda reports`. Owns which commands there are; each
+worker's commands live in `interpreters/command_line`.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import click
 from interpreters.command_line.charts import worker_chart_export
 from interpreters.command_line.flow import advance_flow
 from interpreters.command_line.inputs import prepare_streams
+from interpreters.command_line.reports import worker_llm_client
 from interpreters.command_line.sandbox import sandbox
 
-__all__ = ["advance_flow", "tda", "worker_chart_export"]
+__all__ = ["advance_flow", "tda", "worker_chart_export", "worker_llm_client"]
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -34,4 +36,5 @@ def tda() -> None:
 
 tda.add_command(worker_chart_export, "charts")
 tda.add_command(advance_flow, "flow")
+tda.add_command(worker_llm_client, "reports")
 tda.add_command(sandbox)

@@ -25,6 +25,7 @@ from interpreters import shipped
 from interpreters.chart_export import ChartExport, chart_export_on, place
 from interpreters.documents.firestore import FirestoreDocuments
 from interpreters.objects.gcs import GcsObjects
+from interpreters.objects.reading import read_artifact
 from interpreters.once import Once
 from interpreters.orchestrator import Orchestrator, orchestrator_on
 from interpreters.ports import Clock, DocumentStore, StoreUnusableError
@@ -126,6 +127,10 @@ class Cloud:
         """Store templates; return for each whether it was created, changed or left unchanged."""
         with _in_words():
             return store_templates(self.documents, templates, dry_run=dry_run)
+
+    def artifact(self, uri: str) -> bytes | None:
+        """Return the bytes of a stored artifact, None where it cannot be read."""
+        return read_artifact(self._objects, uri, self._clock)
 
     def export(self, run_id: str) -> None:
         """Write nothing: the document is in Firestore for everyone to look at."""

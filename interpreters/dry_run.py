@@ -11,12 +11,16 @@ from datetime import datetime
 from typing import Any
 
 from core.charts.answers import read_answer
-from core.charts.planning import Plan, hoped_chart
+from core.charts.planning import Plan
 from core.charts.summary import text_summary
+from core.hopes import hoped_chart
+from core.reports.planning import ReportPlan
+from core.reports.summary import text_summary as report_summary
 from core.secrets import Secret
 from effects import (
     AdvanceFlow,
     CallChartApi,
+    CallModel,
     ChartRefused,
     ChartRendered,
     ClaimStep,
@@ -25,6 +29,8 @@ from effects import (
     FinalizeStep,
     FindFlowRuns,
     ListObjects,
+    LoadPrompt,
+    LoadSchema,
     LoadTemplates,
     PutObject,
     ReadObject,
@@ -51,7 +57,7 @@ def expected_chart(
     return draw
 
 
-def plan_as_json(plan: Plan, run_id: str) -> str:
+def plan_as_json(plan: Plan | ReportPlan, run_id: str) -> str:
     """Return the plan for machines: stable, with sorted keys."""
     document = {
         "runId": run_id,
@@ -63,7 +69,7 @@ def plan_as_json(plan: Plan, run_id: str) -> str:
     return json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False)
 
 
-def plan_as_text(plan: Plan) -> str:
+def plan_as_text(plan: Plan | ReportPlan) -> str:
     """Return the plan for people: one line an effect, and what would come of it."""
     if plan.result.status == "NOOP":
         return f"nothing to do: {plan.result.noop_reason}"
@@ -72,7 +78,8 @@ def plan_as_text(plan: Plan) -> str:
         f"{number:>{width}}. {type(effect).__name__:<15} {describe(effect)}"
         for number, effect in enumerate(plan.effects, 1)
     ]
-    return "\n".join([*lines, f"expected: {text_summary(plan.result)}"])
+    said = text_summary(plan.result) if isinstance(plan, Plan) else report_summary(plan.result)
+    return "\n".join([*lines, f"expected: {said}"])
 
 
 def describe(effect: Effect) -> str:
@@ -89,6 +96,12 @@ def _describe_reservation(effect: ReserveAccount) -> str:
 def _describe_call(effect: CallChartApi) -> str:
     source = f"fixture {effect.fixture_key}" if effect.replay else f"account {effect.account_id}"
     return f"{effect.chart_template_id}: {effect.body.get('symbol')} {effect.timeframe} from {source}"
+
+
+def _describe_question(effect: CallModel) -> str:
+    source = f"recording {effect.fixture_key}" if effect.replay else "the API"
+    size = "text not known yet" if effect.user.size is None else f"{effect.user.size:,} bytes"
+    return f"{effect.model} ({effect.purpose}; {size}, {len(effect.images)} pictures) from {source}"
 
 
 def _describe_put(effect: PutObject) -> str:
@@ -111,7 +124,10 @@ _DESCRIPTIONS: dict[type, Callable[[Any], str]] = {
     LoadTemplates: lambda effect: ", ".join(effect.chart_template_ids),
     ReserveAccount: _describe_reservation,
     Wait: lambda effect: f"until {rfc3339(effect.until)} for {effect.chart_template_id} ({effect.reason})",
+    LoadPrompt: lambda effect: effect.prompt_id,
+    LoadSchema: lambda effect: effect.schema_id,
     CallChartApi: _describe_call,
+    CallModel: _describe_question,
     ExhaustAccount: lambda effect: f"{effect.account.id} in {effect.usage_collection}",
     SetAccountAside: lambda effect: f"{effect.account_id}: {effect.reason}",
     RecordReply: lambda effect: effect.fixture_name,

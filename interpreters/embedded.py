@@ -25,6 +25,7 @@ from interpreters.documents.sqlite import SqliteDocuments
 from interpreters.files import replace_file
 from interpreters.given_steps import GivenSteps
 from interpreters.objects.folder import ObjectFolder
+from interpreters.objects.reading import read_artifact
 from interpreters.orchestrator import Orchestrator, orchestrator_on
 from interpreters.performers import Interpreter
 from interpreters.ports import Clock, DocumentStore, StoreUnusableError
@@ -141,6 +142,10 @@ class StateDirectory:
         """Store a flow_run; return the steps that a live worker holds, if that forbade it."""
         with _in_words():
             return place(self.documents, flow_run_path(flow_run["runId"]), flow_run, self._clock)
+
+    def artifact(self, uri: str) -> bytes | None:
+        """Return the bytes of a stored artifact, None where it cannot be read."""
+        return read_artifact(self._objects, uri, self._clock)
 
     def export(self, run_id: str) -> None:
         """Write the stored flow_run as a file to look at."""

@@ -170,6 +170,9 @@ class Home(Protocol):
     def flow_run(self, run_id: str) -> Document | None:
         """Return a stored flow_run, None where there is none."""
 
+    def artifact(self, uri: str) -> bytes | None:
+        """Return the bytes of a stored artifact, None where it cannot be read."""
+
     def export(self, run_id: str) -> None:
         """Write the stored flow_run as a file to look at, where there is a place for it."""
 

@@ -9,8 +9,9 @@ from typing import get_args
 
 import pytest
 
-from core.charts.planning import _Hopes, hoped_chart
 from core.charts.program import _BREAKDOWNS, _REACTIONS
+from core.hopes import Hopes
+from core.reports import program as reports
 from effects import Effect, Outcome
 from interpreters.chart_api import FixturesOrHttp
 from interpreters.chart_api.fixtures import FixtureFolder
@@ -91,13 +92,13 @@ def test_every_interpreter_covers_every_effect_exactly(tmp_path: Path) -> None:
         secrets=(),
     )
     assert effects == set(interpreter.table())
-    assert effects == set(_Hopes({}, {}, {}, hoped_chart).table)
+    assert effects == set(Hopes({}).table)
     assert effects == set(_DESCRIPTIONS)
 
 
 def test_the_tables_of_the_program_name_only_words_of_the_vocabulary() -> None:
-    assert {kind for _, kind in _REACTIONS} <= set(get_args(Outcome))
-    assert {kind for _, kind in _BREAKDOWNS} <= set(get_args(Effect))
+    assert {kind for _, kind in (*_REACTIONS, *reports._REACTIONS)} <= set(get_args(Outcome))
+    assert {kind for _, kind in (*_BREAKDOWNS, *reports._BREAKDOWNS)} <= set(get_args(Effect))
 
 
 @pytest.mark.parametrize("kind", [*get_args(Effect), *get_args(Outcome)], ids=lambda kind: kind.__name__)

@@ -15,8 +15,8 @@ from typing import Any
 from core.charts import program
 from core.charts.answers import Answer, NoAnswer, read_answer
 from core.charts.naming import object_uri
-from core.charts.planning import _Hopes, hoped_chart
 from core.charts.state import Inputs, State, StepResult
+from core.hopes import Hopes, hoped_chart
 from effects import (
     CallChartApi,
     ChartRefused,
@@ -54,7 +54,7 @@ class World:
     def __post_init__(self) -> None:
         self.documents: dict[str, Document] = {self.inputs.flow_run_path: self.inputs.flow_run, **self.usage}
         self._calls: dict[str, int] = {}
-        self._hopes = _Hopes(self.documents, self.templates, {}, self._answer)
+        self._hopes = Hopes(self.documents, templates=self.templates, draw=self._answer)
         self._hopes.table |= {
             PutObject: self.objects.put,
             ListObjects: self.objects.list,

@@ -34,6 +34,9 @@ from core.flow.settings import LOCAL_DEFAULTS as FLOW_DEFAULTS
 from core.flow.settings import VARIABLES as FLOW_VARIABLES
 from core.flow.settings import FlowSettings, parse_flow_settings
 from core.problems import Problem, Problems
+from core.reports.settings import LOCAL_DEFAULTS as REPORT_DEFAULTS
+from core.reports.settings import VARIABLES as REPORT_VARIABLES
+from core.reports.settings import parse_report_configuration
 from core.settings import Given
 from effects import Document
 from effects.moments import parse_moment
@@ -170,6 +173,80 @@ def chart_options(command: Command) -> Command:
     return command
 
 
+def report_options(command: Command) -> Command:
+    """Add the flags that say how reports are written."""
+    for option in reversed(
+        (
+            click.option(
+                "--llm-api-mode",
+                metavar="real|mock|record",
+                help="Where the model's answers come from. Default: $LLM_API_MODE, else mock.",
+            ),
+            click.option(
+                "--artifacts-bucket",
+                metavar="gs://NAME",
+                help="Bucket of reports. Default: $ARTIFACTS_BUCKET, else gs://local-artifacts.",
+            ),
+            click.option(
+                "--prompts-dir", type=click.Path(path_type=Path), help="Prompts. Default: the shipped ones."
+            ),
+            click.option(
+                "--schemas-dir", type=click.Path(path_type=Path), help="Schemas. Default: the shipped ones."
+            ),
+            click.option(
+                "--recordings-dir",
+                type=click.Path(path_type=Path),
+                help="Recorded answers of the model. Default: the shipped ones; record mode needs one of yours.",
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+class ReportFlags:
+    """How reports are written, as given and checked."""
+
+    def __init__(
+        self,
+        *,
+        llm_api_mode: str | None,
+        artifacts_bucket: str | None,
+        prompts_dir: Path | None,
+        schemas_dir: Path | None,
+        recordings_dir: Path | None,
+    ) -> None:
+        given = _environment(REPORT_VARIABLES)
+        for name, flag, value in (
+            ("LLM_API_MODE", "--llm-api-mode", llm_api_mode),
+            ("ARTIFACTS_BUCKET", "--artifacts-bucket", artifacts_bucket),
+        ):
+            if value is not None:
+                given[name] = Given(value, flag)
+        self.configuration = value_of(parse_report_configuration(given, REPORT_DEFAULTS))
+        self.is_registry_given = prompts_dir is not None or schemas_dir is not None
+        self.registry_dirs = (
+            existing_folder("--prompts-dir", prompts_dir, shipped.PROMPTS),
+            existing_folder("--schemas-dir", schemas_dir, shipped.SCHEMAS),
+        )
+        self.recordings_dir = recorded_folder(
+            "--recordings-dir", recordings_dir, shipped.MODEL_FIXTURES, self.mode
+        )
+
+    @property
+    def mode(self) -> str:
+        """Return the mode the model is used in."""
+        return self.configuration.settings.mode
+
+
+def recorded_folder(flag: str, given: Path | None, default: Path, mode: str) -> Path:
+    """Return the folder of recorded answers; to record, one of the person's own is needed, which may not exist yet."""
+    if mode != "record":
+        return existing_folder(flag, given, default)
+    folder = given or stop(flag, "is required in record mode: the folder to keep answers in")
+    return folder if folder.is_dir() or not folder.exists() else stop(flag, f"{folder} is not a folder")
+
+
 class ChartFlags:
     """How charts are drawn, as given and checked."""
 
@@ -184,22 +261,12 @@ class ChartFlags:
     ) -> None:
         self.configuration = read_configuration(charts_api_mode, charts_bucket, accounts_config_path)
         self.templates_dir = templates_dir and existing_folder("--templates-dir", templates_dir, templates_dir)
-        self.fixtures_dir = self._fixtures(fixtures_dir)
+        self.fixtures_dir = recorded_folder("--fixtures-dir", fixtures_dir, shipped.CHART_API_FIXTURES, self.mode)
 
     @property
     def mode(self) -> str:
         """Return the mode the charts API is used in."""
         return self.configuration.settings.mode
-
-    def _fixtures(self, given: Path | None) -> Path:
-        if self.mode == "record":
-            folder = given or stop("--fixtures-dir", "is required in record mode: the folder to keep answers in")
-            return (
-                folder
-                if folder.is_dir() or not folder.exists()
-                else stop("--fixtures-dir", f"{folder} is not a folder")
-            )
-        return existing_folder("--fixtures-dir", given, shipped.CHART_API_FIXTURES)
 
 
 class ChartCall(ChartFlags):

@@ -5,12 +5,15 @@ Owns the display. Must not know anything that effects and outcomes do not say.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
 from typing import Self
 
 from rich.console import Console
+from rich.markdown import Markdown
+from rich.panel import Panel
 from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from core.documents import field
@@ -50,6 +53,16 @@ class TerminalLog:
         if event.event in _QUIET and event.severity == "INFO":
             return
         self._console.print(event.message, style=_STYLES[event.severity], highlight=False, markup=False)
+
+
+def show_report(content: bytes | None) -> None:
+    """Show the Markdown of a report, where there is one."""
+    try:
+        markdown = field(json.loads(content or b"null"), "output", "summary", "markdown")
+    except (ValueError, RecursionError):
+        return
+    if isinstance(markdown, str):
+        CONSOLE.print(Panel(Markdown(markdown), title="report", border_style="dim"))
 
 
 class _LiveLines:

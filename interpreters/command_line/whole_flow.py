@@ -19,13 +19,15 @@ from typing import Any, NoReturn
 import click
 
 from core.charts.step import STEP_TYPE as CHART_EXPORT
+from core.documents import field
 from core.events import LogEvent
 from core.flow.flow_run import is_usable_id
 from core.flow.graph import parse_graph
-from core.flow.picture import what_it_waits_for
+from core.flow.picture import steps_in_order, what_it_waits_for
 from core.flow.status import ENDED_RUNS
 from core.flow.summary import flow_as_json, flow_as_text
 from core.problems import Problem
+from core.reports.references import STEP_TYPE as LLM_REPORT
 from effects import Document
 from interpreters.clock import SystemClock
 from interpreters.command_line.homes import (
@@ -38,16 +40,18 @@ from interpreters.command_line.homes import (
 )
 from interpreters.command_line.inputs import (
     ChartFlags,
+    ReportFlags,
     WrongCall,
     chart_options,
     flow_run_option,
     read_flow_run,
     read_flow_settings,
+    report_options,
     say,
     service_name,
     stop,
 )
-from interpreters.command_line.progress import CONSOLE, FlowProgress, TerminalLog
+from interpreters.command_line.progress import CONSOLE, FlowProgress, TerminalLog, show_report
 from interpreters.dispatcher import Worker
 from interpreters.embedded import StateDirectory
 from interpreters.given_steps import GivenFile
@@ -56,9 +60,10 @@ from interpreters.telemetry import JsonLog, Log, stderr_is_terminal
 
 EXIT_NOT_SUCCEEDED = 1
 EXIT_INTERRUPTED = 130
-SERVED = {CHART_EXPORT: "worker-chart-export"}
+SERVED = {CHART_EXPORT: "worker-chart-export", LLM_REPORT: "worker-llm-client"}
 """Step types that have a worker here."""
 
+_REPORT_FLAGS = {"llm_api_mode", "artifacts_bucket", "prompts_dir", "schemas_dir", "recordings_dir"}
 _GIVEN = click.option(
     "--given",
     "given",
@@ -79,10 +84,11 @@ _SUMMARY = click.option(
 @flow_run_option(required=True)
 @_GIVEN
 @chart_options
+@report_options
 @state_dir_option
 @_SUMMARY
 def run_flow(
-    flow_run_path: Path, given: tuple[str, ...], state_dir: Path | None, output_summary: str, **chart_flags: Any
+    flow_run_path: Path, given: tuple[str, ...], state_dir: Path | None, output_summary: str, **flags: Any
 ) -> None:
     """Run a whole flow on this machine, until the run has ended.
 
@@ -98,7 +104,7 @@ def run_flow(
     Example:
       tda flow run --flow-run-path flow_run.json --given candles:4h=candles.json
     """
-    flags = ChartFlags(**chart_flags)
+    how = _Flags(flags)
     flow_run = read_flow_run(flow_run_path)
     run_id = str(flow_run["runId"])
     files = _given_files(given, flow_run)
@@ -110,7 +116,8 @@ def run_flow(
             message = f"run {run_id} is stored in {home.name} and has not ended; {to_go_on}"
             stop(f"--flow-run-path {flow_run_path}", message)
         place(flow_run, flow_run_path, home)
-        flow_run = _drive(home, run_id, flags, files, to_go_on)
+        flow_run = _drive(home, run_id, how, files, to_go_on)
+        _show_reports(home, flow_run)
     _finish(flow_run, output_summary)
 
 
@@ -118,16 +125,17 @@ def run_flow(
 @click.argument("run_id")
 @_GIVEN
 @chart_options
+@report_options
 @state_dir_option
 @_SUMMARY
 def resume_flow(
-    run_id: str, given: tuple[str, ...], state_dir: Path | None, output_summary: str, **chart_flags: Any
+    run_id: str, given: tuple[str, ...], state_dir: Path | None, output_summary: str, **flags: Any
 ) -> None:
     """Go on with a run that was stopped or killed, or that waited for a step which is now --given.
 
     Steps that were being worked on are taken again; what they had stored is used, not made again.
     """
-    flags = ChartFlags(**chart_flags)
+    how = _Flags(flags)
     folder = chosen_state_dir(state_dir)
     if not is_usable_id(run_id) or not StateDirectory.exists(folder):
         stop("RUN_ID", f"there is no run {run_id!r} in --state-dir {folder}")
@@ -135,8 +143,18 @@ def resume_flow(
         assert isinstance(home, StateDirectory)
         flow_run = stored_flow_run(home, run_id) or stop("RUN_ID", f"there is no run {run_id} in {home.name}")
         files = _given_files(given, flow_run)
-        flow_run = _drive(home, run_id, flags, files, _to_go_on(run_id, given, state_dir))
+        flow_run = _drive(home, run_id, how, files, _to_go_on(run_id, given, state_dir))
+        _show_reports(home, flow_run)
     _finish(flow_run, output_summary)
+
+
+class _Flags:
+    """How steps are worked on, as given and checked."""
+
+    def __init__(self, flags: Mapping[str, Any]) -> None:
+        reports = {name: flags[name] for name in flags if name in _REPORT_FLAGS}
+        self.charts = ChartFlags(**{name: flags[name] for name in flags if name not in _REPORT_FLAGS})
+        self.reports = ReportFlags(**reports)
 
 
 def _to_go_on(run_id: str, given: tuple[str, ...], state_dir: Path | None) -> str:
@@ -175,14 +193,15 @@ def _given_files(given: tuple[str, ...], flow_run: Document) -> dict[str, GivenF
 
 
 def _drive(
-    home: StateDirectory, run_id: str, flags: ChartFlags, files: Mapping[str, GivenFile], to_go_on: str
+    home: StateDirectory, run_id: str, how: _Flags, files: Mapping[str, GivenFile], to_go_on: str
 ) -> Document:
     """Drive the run as far as it goes; whoever holds it alone knows that earlier workers are gone."""
     progress = FlowProgress(CONSOLE) if stderr_is_terminal() else None
     log = _log(run_id)
     orchestrator = home.orchestrator(read_flow_settings())
-    export = home.chart_export(flags.configuration, flags.templates_dir, flags.fixtures_dir)
-    given_steps = home.given_steps(run_id, flags.configuration.settings.bucket)
+    export = home.chart_export(how.charts.configuration, how.charts.templates_dir, how.charts.fixtures_dir)
+    writer = home.report_writer(how.reports.configuration, how.reports.registry_dirs, how.reports.recordings_dir)
+    given_steps = home.given_steps(run_id, how.charts.configuration.settings.bucket)
 
     def give(step_id: str, step_type: str, _: Document) -> bool:
         return given_steps.give(step_id, step_type, files[step_id], log.of_step(step_id))
@@ -191,10 +210,15 @@ def _drive(
         watchers = [progress.watcher(step_id)] if progress else []
         return export.run(flow_run, step_id, log.of_step(step_id), watchers).is_claim_unknown
 
+    def write(step_id: str, flow_run: Document) -> bool:
+        return writer.run(flow_run, step_id, log.of_step(step_id)).is_claim_unknown
+
+    workers = {CHART_EXPORT: draw, LLM_REPORT: write}
+
     def worker_of(step_id: str, step_type: str) -> Worker | None:
         if step_id in files:
             return partial(give, step_id, step_type)
-        return partial(draw, step_id) if step_type == CHART_EXPORT else None
+        return partial(workers[step_type], step_id) if step_type in workers else None
 
     show = progress.show if progress else _show_nothing
     dispatcher = home.dispatcher(run_id, orchestrator, worker_of, log.log, show)
@@ -219,6 +243,15 @@ def _end_at_once(code: int) -> NoReturn:
     """End the process with all its threads: no worker begins anything more, and the run is held to the last moment."""
     sys.stderr.flush()
     os._exit(code)
+
+
+def _show_reports(home: StateDirectory, flow_run: Document) -> None:
+    """Show the reports of a run to a person at a terminal."""
+    for step_id in steps_in_order(flow_run) if stderr_is_terminal() else ():
+        step = flow_run["steps"][step_id]
+        uri = field(step, "outputs", "gcs_uri")
+        if (step.get("stepType"), step["status"]) == (LLM_REPORT, "SUCCEEDED") and isinstance(uri, str):
+            show_report(home.artifact(uri))
 
 
 def _show_nothing(_: Document) -> None:

@@ -1,1 +1,1 @@
-"""Object stores: a folder, or memory."""
+"""Object stores: a folder, Cloud Storage, or memory."""

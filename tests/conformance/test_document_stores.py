@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from google.api_core.exceptions import InvalidArgument
 
-from core.charts.planning import _Hopes, hoped_chart
 from core.cloud import Concurrency
 from core.documents import Decision, Documents, ReplaceDocument, UpdateDocument
+from core.hopes import Hopes
 from effects import FindFlowRuns, FlowRunsFound
 from interpreters.documents.firestore import FirestoreDocuments
 from interpreters.documents.memory import DocumentMemory
@@ -280,7 +280,7 @@ def test_a_document_that_changes_its_status_moves_from_page_to_page(store: Docum
 def test_a_plan_hopes_for_the_page_that_a_store_has() -> None:
     paths = ("things/c", "things/a", "things/b", "things/a/parts/d", "things2/a")
     documents = {path: {"status": "FAILED" if path == B else "RUNNING"} for path in paths}
-    hopes = _Hopes(dict(documents), {}, {}, hoped_chart)
+    hopes = Hopes(dict(documents))
     for after in (None, A, "things/c"):
         for limit in (1, 2):
             effect = FindFlowRuns(collection="things", status="RUNNING", after=after, limit=limit)
