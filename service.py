@@ -4,6 +4,7 @@ Owns the entry points for functions-framework and what they answer: 2xx for ever
 that makes no sense; 503 only where redelivery can help and nothing was claimed. Must not decide anything about steps.
 
     functions-framework --source service.py --target worker_chart_export  --signature-type cloudevent
+    functions-framework --source service.py --target worker_llm_client    --signature-type cloudevent
     functions-framework --source service.py --target advance_flow         --signature-type cloudevent
     functions-framework --source service.py --target reap_abandoned_steps --signature-type http
 """
@@ -24,7 +25,8 @@ from returns.result import Failure, Result
 from core.charts.settings import CLOUD_DEFAULTS as CHART_DEFAULTS
 from core.charts.settings import VARIABLES as CHART_VARIABLES
 from core.charts.settings import parse_configuration
-from core.charts.step import STEP_TYPE
+from core.charts.state import StepResult
+from core.charts.step import STEP_TYPE as CHART_EXPORT
 from core.cloud import VARIABLES as CLOUD_VARIABLES
 from core.cloud import CloudSettings, parse_cloud_settings
 from core.events import LogEvent, Severity
@@ -36,11 +38,17 @@ from core.flow.settings import VARIABLES as FLOW_VARIABLES
 from core.flow.settings import parse_flow_settings
 from core.flow.summary import changes_as_json
 from core.problems import Problems, collect
+from core.reports.selection import Recover, select_report
+from core.reports.settings import CLOUD_DEFAULTS as REPORT_DEFAULTS
+from core.reports.settings import VARIABLES as REPORT_VARIABLES
+from core.reports.settings import parse_report_configuration
+from core.reports.state import ReportResult
 from core.settings import Given
 from effects import Document
 from interpreters.clock import SystemClock
 from interpreters.cloud import Cloud
 from interpreters.firestore_events import read_event
+from interpreters.ports import DocumentStore
 from interpreters.telemetry import JsonLog
 
 _CLOCK = SystemClock()
@@ -73,8 +81,47 @@ class EventService(ABC):
         """Do what a change of this flow_run asks for."""
 
 
-class ChartWorker(EventService):
-    """The chart worker of this process."""
+class StepWorker(EventService):
+    """A worker of this process: from an event to a run of its program, if there is anything to do."""
+
+    documents: DocumentStore
+
+    def handle_hint(self, hint: Hint, log: JsonLog) -> None:
+        """Do what the event asks for, if it says that there is something to do."""
+        document = hint.document or self._read(hint.run_id, log)
+        if document is None:
+            _noop(log, "flow_run_not_found")
+            return
+        log = log.bind(flowKey=document.get("flowKey"))
+        log.write(LogEvent("cloud_event_parsed", f"flow_run {hint.run_id}"))
+        chosen = self.choose(document)
+        if isinstance(chosen, NothingToDo):
+            _noop(log, chosen.reason)
+            return
+        result = self.run({**document, "runId": hint.run_id}, log.bind(stepId=chosen) if chosen else log)
+        if result.is_claim_unknown:
+            _ask_again(log, "claim_failed")
+        _finished(log, {"SUCCEEDED": "ok", "FAILED": "failed", "NOOP": "noop"}[result.status], result.noop_reason)
+
+    @abstractmethod
+    def choose(self, flow_run: Document) -> str | NothingToDo:
+        """Return the step to take, empty where that is not known yet; or why there is nothing to do."""
+
+    @abstractmethod
+    def run(self, flow_run: Document, log: JsonLog) -> StepResult | ReportResult:
+        """Run the program."""
+
+    def _read(self, run_id: str, log: JsonLog) -> Document | None:
+        """Read the document of an event that came without one."""
+        path = flow_run_path(run_id, self.cloud_settings.flow_runs_collection)
+        try:
+            return self.documents.read((path,))[path]
+        except Exception as error:  # noqa: BLE001 - whatever it is, nothing was claimed
+            _ask_again(log, type(error).__name__)
+
+
+class ChartWorker(StepWorker):
+    """The chart worker."""
 
     name = "worker-chart-export"
 
@@ -86,35 +133,42 @@ class ChartWorker(EventService):
         configuration = charts.unwrap()
         self.cloud_settings = cloud.unwrap()
         self._export = Cloud(self.cloud_settings, _CLOCK).chart_export(configuration)
+        self.documents = self._export.interpreter.documents
         self.log = _log(self.name, configuration.settings.env, configuration.settings.log_level)
 
-    def handle_hint(self, hint: Hint, log: JsonLog) -> None:
-        """Claim and do the first READY chart step, if the event says that there is one."""
-        document = hint.document or self._read(hint.run_id, log)
-        if document is None:
-            _noop(log, "flow_run_not_found")
-            return
-        log = log.bind(flowKey=document.get("flowKey"))
-        log.write(LogEvent("cloud_event_parsed", f"flow_run {hint.run_id}"))
-        step_id = select_step(document, STEP_TYPE)
-        if isinstance(step_id, NothingToDo):
-            _noop(log, step_id.reason)
-            return
-        self._run({**document, "runId": hint.run_id}, log.bind(stepId=step_id))
+    def choose(self, flow_run: Document) -> str | NothingToDo:
+        """Return the first READY chart step."""
+        return select_step(flow_run, CHART_EXPORT)
 
-    def _read(self, run_id: str, log: JsonLog) -> Document | None:
-        """Read the document of an event that came without one."""
-        path = flow_run_path(run_id, self.cloud_settings.flow_runs_collection)
-        try:
-            return self._export.interpreter.documents.read((path,))[path]
-        except Exception as error:  # noqa: BLE001 - whatever it is, nothing was claimed
-            _ask_again(log, type(error).__name__)
+    def run(self, flow_run: Document, log: JsonLog) -> StepResult:
+        """Draw its charts."""
+        return self._export.run(flow_run, None, log)
 
-    def _run(self, document: Document, log: JsonLog) -> None:
-        result = self._export.run(document, None, log)
-        if result.is_claim_unknown:
-            _ask_again(log, "claim_failed")
-        _finished(log, {"SUCCEEDED": "ok", "FAILED": "failed", "NOOP": "noop"}[result.status], result.noop_reason)
+
+class ReportWorker(StepWorker):
+    """The report worker."""
+
+    name = "worker-llm-client"
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        """Check the configuration, everything at once; make no client yet."""
+        given = _given(environment, (*REPORT_VARIABLES, *CLOUD_VARIABLES))
+        reports, cloud = parse_report_configuration(given, REPORT_DEFAULTS), parse_cloud_settings(given)
+        _check(self.name, environment, reports, cloud)
+        configuration = reports.unwrap()
+        self.cloud_settings = cloud.unwrap()
+        self._writer = Cloud(self.cloud_settings, _CLOCK).report_writer(configuration)
+        self.documents = self._writer.interpreter.documents
+        self.log = _log(self.name, configuration.settings.env, configuration.settings.log_level)
+
+    def choose(self, flow_run: Document) -> str | NothingToDo:
+        """Return the first executable report step, or that RUNNING ones are to be looked after."""
+        chosen = select_report(flow_run)
+        return "" if isinstance(chosen, Recover) else chosen
+
+    def run(self, flow_run: Document, log: JsonLog) -> ReportResult:
+        """Write its report."""
+        return self._writer.run(flow_run, None, log)
 
 
 class FlowAdvancer(EventService):
@@ -195,6 +249,11 @@ def _chart_worker() -> ChartWorker:
 
 
 @cache
+def _report_worker() -> ReportWorker:
+    return ReportWorker(os.environ)
+
+
+@cache
 def _flow_advancer() -> FlowAdvancer:
     return FlowAdvancer(os.environ)
 
@@ -203,6 +262,12 @@ def _flow_advancer() -> FlowAdvancer:
 def worker_chart_export(event: Any) -> None:
     """Handle a change of a flow_run: claim and do its first READY CHART_EXPORT step."""
     _chart_worker().handle(event)
+
+
+@functions_framework.cloud_event
+def worker_llm_client(event: Any) -> None:
+    """Handle a change of a flow_run: claim and do its first executable LLM_REPORT step."""
+    _report_worker().handle(event)
 
 
 @functions_framework.cloud_event
@@ -222,6 +287,7 @@ def reap_abandoned_steps(request: flask.Request) -> tuple[dict[str, Any], int]:
 
 _SERVICES: Mapping[str, Callable[[], object]] = {
     "worker_chart_export": _chart_worker,
+    "worker_llm_client": _report_worker,
     "advance_flow": _flow_advancer,
     "reap_abandoned_steps": _flow_advancer,
 }

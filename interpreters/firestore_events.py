@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from core.flow.hints import Hint, Ignored, hint_document, hint_from_json, run_id_of
+from core.flow.hints import WITH_CONTEXT, Hint, Ignored, hint_document, hint_from_json, run_id_of
 
 
 def read_event(subject: object, data: object, collection: str) -> Hint | Ignored:
@@ -32,15 +32,20 @@ def _from_protobuf(run_id: str, data: bytes) -> Hint:
     if not event.value.name:
         return Hint(run_id, None)
     fields = event.value.fields
-    flow_key = fields["flowKey"].string_value if "flowKey" in fields else None
-    return Hint(run_id, hint_document(run_id, flow_key, _steps(fields)))
+    texts = {name: fields[name].string_value if name in fields else None for name in ("flowKey", "status")}
+    return Hint(run_id, hint_document(run_id, texts["flowKey"], texts["status"], _steps(fields)))
 
 
-def _steps(fields: Any) -> dict[str, dict[str, str]] | None:
+def _steps(fields: Any) -> dict[str, dict[str, Any]] | None:
     if "steps" not in fields or not fields["steps"].HasField("map_value"):
         return None
     return {step_id: _step(step.map_value.fields) for step_id, step in fields["steps"].map_value.fields.items()}
 
 
-def _step(fields: Any) -> dict[str, str]:
-    return {name: fields[name].string_value for name in ("stepType", "status") if name in fields}
+def _step(fields: Any) -> dict[str, Any]:
+    step: dict[str, Any] = {name: fields[name].string_value for name in ("stepType", "status") if name in fields}
+    if step.get("stepType") in WITH_CONTEXT:
+        step["timeframe"] = fields["timeframe"].string_value if "timeframe" in fields else None
+        values = fields["dependsOn"].array_value.values if "dependsOn" in fields else ()
+        step["dependsOn"] = [one.string_value for one in values]
+    return step

@@ -14,6 +14,9 @@ from core.documents import field
 from core.flow.flow_run import is_usable_id
 from effects import Document
 
+WITH_CONTEXT = frozenset({"LLM_REPORT"})
+"""Step types whose worker looks at more than type and status before it claims."""
+
 
 @dataclass(frozen=True, slots=True)
 class Hint:
@@ -21,7 +24,7 @@ class Hint:
 
     run_id: str
     document: Document | None
-    """runId, flowKey and the type and status of each step; None where the event has no payload to be read."""
+    """What an event is judged by (see `hint_document`); None where the event has no payload to be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +52,18 @@ def hint_from_json(run_id: str, data: object) -> Hint:
     fields = field(data, "value", "fields")
     if not isinstance(fields, Mapping):
         return Hint(run_id, None)
-    steps = field(fields, "steps", "mapValue", "fields")
-    return Hint(run_id, hint_document(run_id, _text(fields.get("flowKey")), _json_steps(steps)))
+    steps = _json_steps(field(fields, "steps", "mapValue", "fields"))
+    return Hint(run_id, hint_document(run_id, _text(fields.get("flowKey")), _text(fields.get("status")), steps))
 
 
-def hint_document(run_id: str, flow_key: str | None, steps: Mapping[str, Any] | None) -> Document:
-    """Return the part of a flow_run that an event is judged by."""
-    return {"runId": run_id, "flowKey": flow_key, "steps": steps}
+def hint_document(
+    run_id: str, flow_key: str | None, status: str | None, steps: Mapping[str, Any] | None
+) -> Document:
+    """Return the part of a flow_run that an event is judged by.
+
+    Of each step that is its type and status; of the step types in WITH_CONTEXT also timeframe and dependencies.
+    """
+    return {"runId": run_id, "flowKey": flow_key, "status": status, "steps": steps}
 
 
 def _json_steps(steps: object) -> dict[str, Any] | None:
@@ -65,7 +73,12 @@ def _json_steps(steps: object) -> dict[str, Any] | None:
 
 
 def _json_step(fields: object) -> dict[str, Any]:
-    return {name: _text(field(fields, name)) for name in ("stepType", "status")}
+    step: dict[str, Any] = {name: _text(field(fields, name)) for name in ("stepType", "status")}
+    if step["stepType"] in WITH_CONTEXT:
+        step["timeframe"] = _text(field(fields, "timeframe"))
+        depends_on = field(fields, "dependsOn", "arrayValue", "values")
+        step["dependsOn"] = [_text(one) for one in depends_on] if isinstance(depends_on, list) else []
+    return step
 
 
 def _text(value: object) -> str | None:
