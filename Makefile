@@ -3,6 +3,8 @@
 VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
+# Tests that talk to processes wait as much as they compute.
+WAITERS ?= $(shell expr $(WORKERS) + 1)
 LOCK := --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --quiet --upgrade
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
@@ -29,7 +31,7 @@ types: $(VENV)/development
 
 tests: $(VENV)/development
 	$(BIN)/pytest tests/core tests/property tests/golden tests/conformance -n $(WORKERS) --cov
-	$(BIN)/pytest --ignore tests/property --ignore tests/golden --ignore tests/conformance -n $(WORKERS) --dist loadgroup --typeguard-packages=core,effects,interpreters
+	$(BIN)/pytest --ignore tests/property --ignore tests/golden --ignore tests/conformance -n $(WAITERS) --dist worksteal --typeguard-packages=core,effects,interpreters
 
 golden: $(VENV)/development ## Write golden files anew; read the difference before you commit it.
 	$(BIN)/pytest tests/golden --update-golden

@@ -24,6 +24,7 @@ from core.events import LogEvent
 from core.flow.flow_run import is_usable_id
 from core.flow.graph import parse_graph
 from core.flow.picture import steps_in_order, what_it_waits_for
+from core.flow.settings import FlowSettings
 from core.flow.status import ENDED_RUNS
 from core.flow.summary import flow_as_json, flow_as_text
 from core.problems import Problem
@@ -108,7 +109,7 @@ def run_flow(
     flow_run = read_flow_run(flow_run_path)
     run_id = str(flow_run["runId"])
     files = _given_files(given, flow_run)
-    to_go_on = _to_go_on(run_id, given, state_dir)
+    to_go_on = _to_go_on(run_id, given, state_dir=state_dir, **flags)
     with opened("embedded", chosen_state_dir(state_dir)) as home, held(home, run_id, alone=True):
         assert isinstance(home, StateDirectory)
         known = stored_flow_run(home, run_id)
@@ -137,31 +138,32 @@ def resume_flow(
     """
     how = _Flags(flags)
     folder = chosen_state_dir(state_dir)
+    to_go_on = _to_go_on(run_id, given, state_dir=state_dir, **flags)
     if not is_usable_id(run_id) or not StateDirectory.exists(folder):
         stop("RUN_ID", f"there is no run {run_id!r} in --state-dir {folder}")
     with opened("embedded", folder) as home, held(home, run_id, alone=True):
         assert isinstance(home, StateDirectory)
         flow_run = stored_flow_run(home, run_id) or stop("RUN_ID", f"there is no run {run_id} in {home.name}")
         files = _given_files(given, flow_run)
-        flow_run = _drive(home, run_id, how, files, _to_go_on(run_id, given, state_dir))
+        flow_run = _drive(home, run_id, how, files, to_go_on)
         _show_reports(home, flow_run)
     _finish(flow_run, output_summary)
 
 
 class _Flags:
-    """How steps are worked on, as given and checked."""
+    """How a flow is driven and its steps are worked on, as given and checked."""
 
     def __init__(self, flags: Mapping[str, Any]) -> None:
-        reports = {name: flags[name] for name in flags if name in _REPORT_FLAGS}
+        self.settings = read_flow_settings()
         self.charts = ChartFlags(**{name: flags[name] for name in flags if name not in _REPORT_FLAGS})
-        self.reports = ReportFlags(**reports)
+        self.reports = ReportFlags(**{name: flags[name] for name in flags if name in _REPORT_FLAGS})
 
 
-def _to_go_on(run_id: str, given: tuple[str, ...], state_dir: Path | None) -> str:
-    """Return the words that say how to go on with the run, from the same folder and with the same files."""
-    folder = [] if state_dir is None else ["--state-dir", str(state_dir)]
-    files = [word for one in given for word in ("--given", one)]
-    return f"go on with: {shlex.join(['tda', 'flow', 'resume', run_id, *folder, *files])}"
+def _to_go_on(run_id: str, given: tuple[str, ...], **flags: object) -> str:
+    """Return the words that say how to go on with the run, in the same way."""
+    named = [(f"--{name.replace('_', '-')}", str(value)) for name, value in flags.items() if value is not None]
+    words = [word for pair in (*named, *(("--given", one) for one in given)) for word in pair]
+    return f"go on with: {shlex.join(['tda', 'flow', 'resume', run_id, *words])}"
 
 
 def _given_files(given: tuple[str, ...], flow_run: Document) -> dict[str, GivenFile]:
@@ -197,8 +199,8 @@ def _drive(
 ) -> Document:
     """Drive the run as far as it goes; whoever holds it alone knows that earlier workers are gone."""
     progress = FlowProgress(CONSOLE) if stderr_is_terminal() else None
-    log = _log(run_id)
-    orchestrator = home.orchestrator(read_flow_settings())
+    log = _log(run_id, how.settings)
+    orchestrator = home.orchestrator(how.settings)
     export = home.chart_export(how.charts.configuration, how.charts.templates_dir, how.charts.fixtures_dir)
     writer = home.report_writer(how.reports.configuration, how.reports.registry_dirs, how.reports.recordings_dir)
     given_steps = home.given_steps(run_id, how.charts.configuration.settings.bucket)
@@ -288,8 +290,7 @@ class _RunLog:
         return self.log.bind(stepId=step_id) if isinstance(self.log, JsonLog) else self.log
 
 
-def _log(run_id: str) -> _RunLog:
-    settings = read_flow_settings()
+def _log(run_id: str, settings: FlowSettings) -> _RunLog:
     if stderr_is_terminal():
         # The live lines say what goes well.
         return _RunLog(TerminalLog(CONSOLE, "WARNING" if settings.log_level == "INFO" else settings.log_level))

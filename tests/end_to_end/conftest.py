@@ -1,15 +1,15 @@
-"""Keeps each of these modules on one worker: their module-wide fixtures start processes, which is dear to do twice."""
+"""Stops the zygotes that the processes under test came from."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
-_HERE = Path(__file__).parent
+from tests.end_to_end.zygote import stop_zygotes
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.path.parent == _HERE and item.path.stem != "test_chart_api_http":
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+@pytest.fixture(scope="session", autouse=True)
+def _zygotes() -> Iterator[None]:
+    yield
+    stop_zygotes()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -17,12 +16,13 @@ from typing import Any
 
 from interpreters.shipped import FLOW_RUNS
 from tests.builders import RUN_ID, STEP_ID
+from tests.end_to_end import zygote
+from tests.end_to_end.zygote import SCRIPTS
 
 FIVE_CHARTS: dict[str, Any] = json.loads((FLOW_RUNS / "five_charts.json").read_text("utf-8"))
 EVERY_ENTRY = {"event", "message", "severity", "time", "service", "env"}
 """The fields that every log entry has."""
 
-SCRIPTS = Path(sys.executable).parent
 WORKER = (str(SCRIPTS / "worker-chart-export"),)
 TDA_CHARTS = (str(SCRIPTS / "tda"), "charts")
 
@@ -61,6 +61,8 @@ class Call:
     arguments: Sequence[str | Path]
     command: Sequence[str] = WORKER
     variables: Mapping[str, str] = field(default_factory=dict)
+    real: bool = False
+    """In a fresh interpreter; see `zygote.start`."""
 
 
 def environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -69,20 +71,12 @@ def environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**kept, "LANG": "C.UTF-8", "COLUMNS": "120", **(variables or {})}
 
 
-def start(call: Call) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [*call.command, *map(str, call.arguments)],
-        cwd=call.folder,
-        env=environment(call.variables),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        encoding="utf-8",
-    )
+def start(call: Call) -> zygote.Process:
+    command = [*call.command, *map(str, call.arguments)]
+    return zygote.start(command, cwd=call.folder, env=environment(call.variables), real=call.real)
 
 
-def finish(process: subprocess.Popen[str]) -> Ended:
+def finish(process: zygote.Process) -> Ended:
     """Wait for the end of a process; one that does not end is killed."""
     with process:
         try:
@@ -90,7 +84,7 @@ def finish(process: subprocess.Popen[str]) -> Ended:
         except subprocess.TimeoutExpired:
             process.kill()
             raise
-    return Ended(process.returncode, stdout, stderr)
+    return Ended(process.wait(), stdout, stderr)
 
 
 def call(
@@ -98,13 +92,14 @@ def call(
     *arguments: str | Path,
     command: Sequence[str] = WORKER,
     variables: Mapping[str, str] | None = None,
+    real: bool = False,
 ) -> Ended:
     """Run one console script to its end."""
-    return finish(start(Call(folder, arguments, command, variables or {})))
+    return finish(start(Call(folder, arguments, command, variables or {}, real)))
 
 
 def call_all(calls: Mapping[str, Call]) -> dict[str, Ended]:
-    """Run independent calls a few at a time: most of what they take is the start of Python."""
+    """Run independent calls a few at a time: much of what they take is waiting."""
     with ThreadPoolExecutor(SIDE_BY_SIDE) as threads:
         return dict(zip(calls, threads.map(lambda one: finish(start(one)), calls.values()), strict=True))
 

@@ -15,7 +15,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import time
 import uuid
 from collections import Counter
@@ -23,7 +22,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from pathlib import Path
 from threading import Condition, Thread
 from typing import IO, Any, Self
 
@@ -51,9 +49,10 @@ from interpreters.sandbox.whole import BUCKET, PROJECT, Sandbox
 from interpreters.shipped import FLOW_RUNS, TEMPLATES
 from interpreters.templates import TemplateFolder, store_templates
 from tests.builders import CANARY, STEP_ID, a_flow_run, a_step, an_input
-from tests.end_to_end.console import SCRIPTS, environment
+from tests.end_to_end import zygote
+from tests.end_to_end.console import environment
+from tests.end_to_end.zygote import ROOT, SCRIPTS
 
-ROOT = Path(__file__).parents[2]
 HOST = "127.0.0.1"
 PATIENCE_SECONDS = 30.0
 POLL_SECONDS = 0.02
@@ -122,13 +121,14 @@ def canary_accounts(**limits: int) -> tuple[SandboxAccount, ...]:
 class Service:
     """The service on one port, under functions-framework; it may die and be started again."""
 
-    def __init__(self, variables: Mapping[str, str], port: int | None = None) -> None:
+    def __init__(self, variables: Mapping[str, str], port: int | None = None, *, real: bool = False) -> None:
         self.port = port or free_port()
         self.url = f"http://{HOST}:{self.port}/"
         self.stdout: list[str] = []
         self.stderr: list[str] = []
         self._variables = variables
-        self._process: subprocess.Popen[str] | None = None
+        self._real = real
+        self._process: zygote.Process | None = None
         self._readers: list[Thread] = []
         self._news = Condition()
         self._watchers: list[tuple[str, Callable[[], None]]] = []
@@ -136,16 +136,12 @@ class Service:
     def launch(self) -> Self:
         """Start the process, and wait for nothing."""
         options = ("--target", "worker_chart_export", "--signature-type", "cloudevent", "--host", HOST)
-        self._process = subprocess.Popen(
+        self._process = zygote.start(
             [SCRIPTS / "functions-framework", "--source", "service.py", *options, "--port", str(self.port)],
             cwd=ROOT,
             env=environment(self._variables),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            encoding="utf-8",
             start_new_session=True,
+            real=self._real,
         )
         streams = ((self._process.stdout, self.stdout), (self._process.stderr, self.stderr))
         self._readers = [Thread(target=self._read, args=one, daemon=True) for one in streams]
@@ -432,13 +428,14 @@ def a_world(
     *,
     accounts: Sequence[SandboxAccount] | None = None,
     services: int = 1,
+    real: bool = False,
 ) -> Iterator[World]:
-    """Run a sandbox with templates in it and services that are subscribed to it."""
+    """Run a sandbox with templates in it and services that are subscribed to it; see `zygote.start` for `real`."""
     with ExitStack() as running:
         sandbox = running.enter_context(Sandbox(accounts=accounts or canary_accounts(), retries=QUICK))
         surroundings = {**sandbox.environment(), **FOREIGN}
         given = {**surroundings, "THREADS": "8", **(variables or {})}
-        processes = [Service(given).launch() for _ in range(services)]
+        processes = [Service(given, real=real).launch() for _ in range(services)]
         for process in processes:
             running.callback(process.stop)
         database, objects = _clients(surroundings)

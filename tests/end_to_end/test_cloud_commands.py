@@ -132,6 +132,7 @@ def runs(projects: Mapping[str, Project], tmp_path_factory: pytest.TempPathFacto
                 FIVE_CHARTS,
                 flags=FIRESTORE,
                 variables=projects[name].variables(**variables, FIRESTORE_CONCURRENCY=mode),
+                real=name == "mock, transaction",
             )
             for name, (variables, mode) in RUNS.items()
         }

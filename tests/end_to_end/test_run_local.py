@@ -117,7 +117,7 @@ def the_calls(folder: Path) -> dict[str, Call]:
                 "command": under_file_limit(600),
             },
         ),
-        "five charts": (with_extras(), {}),
+        "five charts": (with_extras(), {"real": True}),
         "LIMITUSDT": (five_charts("LIMITUSDT", "1h"), {}),
         "LIMITUSDT, two accounts": (
             five_charts("LIMITUSDT", "1h"),

@@ -21,6 +21,7 @@ import requests
 from interpreters.shipped import FLOW_RUNS, TEMPLATES
 from tests.emulators import FIRESTORE_HOST, STORAGE_HOST, firestore_on, storage_on
 from tests.end_to_end.console import TDA_CHARTS, Call, Ended, call, call_all, finish, run_local, start
+from tests.end_to_end.zygote import Process
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -32,7 +33,7 @@ FIVE_CHARTS: dict[str, Any] = json.loads((FLOW_RUNS / "five_charts.json").read_t
 class Running:
     """A sandbox under way, and what it has printed until it was ready."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: Process) -> None:
         assert process.stdout is not None
         self.process = process
         self.lines: list[str] = []
@@ -59,8 +60,8 @@ def without_grpc(ended: Ended) -> Ended:
 
 
 @contextmanager
-def sandbox(folder: Path, *flags: str) -> Iterator[Running]:
-    process = start(Call(folder, ("sandbox", *ANY_PORTS, *flags), TDA))
+def sandbox(folder: Path, *flags: str, real: bool = False) -> Iterator[Running]:
+    process = start(Call(folder, ("sandbox", *ANY_PORTS, *flags), TDA, real=real))
     try:
         yield Running(process)
     finally:
@@ -133,7 +134,7 @@ def test_a_worker_with_the_printed_variables_draws_five_charts(running: Running,
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda one: one.name)
 def test_a_signal_ends_it_well(tmp_path: Path, number: signal.Signals) -> None:
-    with sandbox(tmp_path) as one:
+    with sandbox(tmp_path, real=True) as one:
         os.kill(one.process.pid, number)
         ended = without_grpc(finish(one.process))
         assert (ended.code, ended.stdout, ended.stderr) == (0, "", "")

@@ -68,7 +68,7 @@ def refused() -> dict[str, tuple[Service, int | None]]:
     """Start the service with every bad configuration, two at a time."""
 
     def start(variables: dict[str, str]) -> tuple[Service, int | None]:
-        service = Service(variables).launch()
+        service = Service(variables, real=True).launch()
         try:
             return service, service.join()
         finally:
@@ -109,7 +109,7 @@ def test_a_service_that_is_configured_badly_names_every_variable_no_value_and_do
 def test_of_two_services_that_race_for_the_same_step_exactly_one_claims_it(mode: str) -> None:
     variables = {"FIRESTORE_CONCURRENCY": mode}
     with (
-        a_world(variables, services=2, accounts=canary_accounts(per_second=4)) as running,
+        a_world(variables, services=2, accounts=canary_accounts(per_second=4), real=True) as running,
         running.scenario() as world,
     ):
         run_ids = [world.write(charts=TWO) for _ in range(6)]
