@@ -97,10 +97,13 @@ def _config(effect: CallModel, seconds: float) -> types.GenerateContentConfig:
 
 
 def _transport_failed(error: Exception, seconds: float) -> NoReply:
-    names = {one.__name__ for one in type(error).__mro__}
-    if any("Timeout" in name for name in names):
+    """Say what the transport said; any other error may quote the answer, so only its type is told."""
+    kinds = type(error).__mro__
+    if any("Timeout" in kind.__name__ for kind in kinds):
         return _timed_out(seconds)
-    return NoReply(kind="network", message=f"{type(error).__name__}: {error}")
+    is_transport = isinstance(error, OSError) or any(kind.__name__ == "TransportError" for kind in kinds)
+    said = f": {error}" if is_transport else ""
+    return NoReply(kind="network", message=f"{type(error).__name__}{said}")
 
 
 def _timed_out(seconds: float) -> NoReply:

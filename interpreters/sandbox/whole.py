@@ -17,6 +17,7 @@ from core.secrets import Secret
 from interpreters.sandbox.chart_img import PRO, ChartImgServer, SandboxAccount
 from interpreters.sandbox.eventarc import Chances, Eventarc, Retries
 from interpreters.sandbox.firestore import FirestoreServer
+from interpreters.sandbox.gemini import GeminiServer
 from interpreters.sandbox.storage import StorageServer
 
 PROJECT = "sandbox"
@@ -35,11 +36,12 @@ class Ports:
     firestore: int = 0
     storage: int = 0
     chart_img: int = 0
+    gemini: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
 class Sandbox:
-    """Firestore, Cloud Storage, Chart-IMG, and the delivery of events to services."""
+    """Firestore, Cloud Storage, Chart-IMG, Gemini, and the delivery of events to services."""
 
     services: Sequence[str] = ()
     """URLs that every change of a flow_run is delivered to."""
@@ -47,10 +49,12 @@ class Sandbox:
     ports: Ports = field(default_factory=Ports)
     chances: Chances = field(default_factory=Chances)
     retries: Retries = field(default_factory=Retries)
+    model_key: Secret = field(default_factory=lambda: Secret("sandbox-key-of-the-model"))
     seed: int = 0
     firestore: FirestoreServer = field(init=False)
     storage: StorageServer = field(init=False)
     chart_img: ChartImgServer = field(init=False)
+    gemini: GeminiServer = field(init=False)
     eventarc: Eventarc = field(init=False)
     _running: ExitStack = field(init=False, default_factory=ExitStack)
 
@@ -59,11 +63,12 @@ class Sandbox:
         self.firestore = FirestoreServer(port=self.ports.firestore)
         self.storage = StorageServer(buckets=(BUCKET,), port=self.ports.storage)
         self.chart_img = ChartImgServer(self.accounts, port=self.ports.chart_img)
+        self.gemini = GeminiServer(self.model_key, port=self.ports.gemini)
         self.eventarc = Eventarc(PROJECT, seed=self.seed, chances=self.chances, retries=self.retries)
 
     def __enter__(self) -> Self:
         """Start everything."""
-        for server in (self.eventarc, self.firestore, self.storage, self.chart_img):
+        for server in (self.eventarc, self.firestore, self.storage, self.chart_img, self.gemini):
             self._running.enter_context(server)
         for url in self.services:
             self.eventarc.subscribe(url)
@@ -95,5 +100,10 @@ class Sandbox:
             "CHARTS_API_MODE": "real",
             "CHART_IMG_BASE_URL": self.chart_img.address,
             "CHART_IMG_ACCOUNTS_JSON": json.dumps(accounts),
+            "ARTIFACTS_BUCKET": f"gs://{BUCKET}",
+            "ARTIFACTS_PREFIX": "reports",
+            "LLM_API_MODE": "real",
+            "GEMINI_BASE_URL": self.gemini.address,
+            "GEMINI_API_KEY": self.model_key.reveal(),
             "ENV": "sandbox",
         }
