@@ -19,17 +19,20 @@ from core.charts.settings import ChartConfiguration
 from core.cloud import CloudSettings
 from core.flow.flow_run import flow_run_path
 from core.flow.settings import FlowSettings
+from core.reports.registry import PROMPTS_COLLECTION, SCHEMAS_COLLECTION
 from core.reports.settings import ReportConfiguration
 from effects import Document
 from interpreters import shipped
 from interpreters.chart_export import ChartExport, chart_export_on, place
 from interpreters.documents.firestore import FirestoreDocuments
+from interpreters.given_steps import GivenSteps
 from interpreters.objects.gcs import GcsObjects
 from interpreters.objects.reading import read_artifact
 from interpreters.once import Once
 from interpreters.orchestrator import Orchestrator, orchestrator_on
+from interpreters.performers import Interpreter
 from interpreters.ports import Clock, DocumentStore, StoreUnusableError
-from interpreters.registry import RegistryDocuments, RegistryFolders
+from interpreters.registry import RegistryDocuments, RegistryFolders, store_registry
 from interpreters.report_writer import ReportWriter, report_writer_on
 from interpreters.templates import TemplateDocuments, TemplateFolder, store_templates
 
@@ -106,6 +109,11 @@ class Cloud:
         """Return an orchestrator of the flow_runs of this project."""
         return orchestrator_on(settings, self.documents, self._clock, self._settings.flow_runs_collection)
 
+    def given_steps(self, run_id: str, bucket: str) -> GivenSteps:
+        """Return what satisfies steps of a run in this project from files."""
+        interpreter = Interpreter(documents=self.documents, clock=self._clock, objects=self._objects)
+        return GivenSteps(interpreter, flow_run_path(run_id, self._settings.flow_runs_collection), bucket)
+
     def flow_run(self, run_id: str) -> Document | None:
         """Return a stored flow_run, None where there is none."""
         path = flow_run_path(run_id, self._settings.flow_runs_collection)
@@ -127,6 +135,11 @@ class Cloud:
         """Store templates; return for each whether it was created, changed or left unchanged."""
         with _in_words():
             return store_templates(self.documents, templates, dry_run=dry_run)
+
+    def store_registry(self, folders: RegistryFolders) -> tuple[int, int]:
+        """Store prompts and schemas where reports look for them by default; return how many there are of each."""
+        with _in_words():
+            return store_registry(self.documents, folders, PROMPTS_COLLECTION, SCHEMAS_COLLECTION)
 
     def artifact(self, uri: str) -> bytes | None:
         """Return the bytes of a stored artifact, None where it cannot be read."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from core.documents import Decision, Documents, ReplaceDocument
 from interpreters.ports import DocumentStore
 
 
@@ -60,3 +61,20 @@ def _file(folder: Path, name: str) -> bytes | None:
     with suppress(ValueError, RecursionError):
         content = json.loads(path.read_text("utf-8-sig"))
     return json.dumps(content).encode()
+
+
+def store_registry(
+    documents: DocumentStore, folders: RegistryFolders, prompts: str, schemas: str
+) -> tuple[int, int]:
+    """Store every prompt and schema of the folders as documents; return how many there are of each."""
+    return _store(documents, folders.prompts, prompts), _store(documents, folders.schemas, schemas)
+
+
+def _store(documents: DocumentStore, folder: Path, collection: str) -> int:
+    found = {f"{collection}/{one.stem}": json.loads(one.read_text("utf-8-sig")) for one in folder.glob("*.json")}
+
+    def rule(_: Documents) -> Decision[int]:
+        changes = tuple(ReplaceDocument(path=path, document=document) for path, document in found.items())
+        return Decision(len(found), changes)
+
+    return documents.transact(sorted(found), rule)

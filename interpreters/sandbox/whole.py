@@ -81,6 +81,12 @@ class Sandbox:
         """Stop everything."""
         self._running.close()
 
+    def subscribe(self, *urls: str) -> None:
+        """Deliver later changes of flow_runs to these services too."""
+        self.services = (*self.services, *urls)
+        for url in urls:
+            self.eventarc.subscribe(url)
+
     def environment(self) -> dict[str, str]:
         """Return the variables that point workers and client libraries at the sandbox."""
         accounts = [

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import requests
 
-from interpreters.shipped import FLOW_RUNS, TEMPLATES
+from interpreters.shipped import FLOW_RUNS, PROMPTS, SCHEMAS, TEMPLATES
 from tests.emulators import FIRESTORE_HOST, STORAGE_HOST, firestore_on, storage_on
 from tests.end_to_end.console import TDA_CHARTS, Call, Ended, call, call_all, finish, run_local, start
 from tests.end_to_end.zygote import Process
@@ -26,7 +26,8 @@ from tests.end_to_end.zygote import Process
 pytestmark = pytest.mark.timeout(60)
 
 TDA = TDA_CHARTS[:1]
-ANY_PORTS = ("--firestore-port", "0", "--storage-port", "0", "--chart-img-port", "0")
+PORTS = ("--firestore-port", "--storage-port", "--chart-img-port", "--gemini-port")
+ANY_PORTS = tuple(word for flag in PORTS for word in (flag, "0"))
 FIVE_CHARTS: dict[str, Any] = json.loads((FLOW_RUNS / "five_charts.json").read_text("utf-8"))
 
 
@@ -87,9 +88,16 @@ def test_the_sandbox_prints_the_variables_that_point_at_it(running: Running) -> 
         "CHARTS_API_MODE",
         "CHART_IMG_BASE_URL",
         "CHART_IMG_ACCOUNTS_JSON",
+        "ARTIFACTS_BUCKET",
+        "ARTIFACTS_PREFIX",
+        "LLM_API_MODE",
+        "GEMINI_BASE_URL",
+        "GEMINI_API_KEY",
         "ENV",
     }
-    assert words == "# 5 chart templates are stored; events go to http://127.0.0.1:9; stop with Ctrl-C"
+    assert words == (
+        "# 5 chart templates, 1 prompts and 1 schemas are stored; events go to http://127.0.0.1:9; stop with Ctrl-C"
+    )
     assert exports(written) == running.variables
 
 
@@ -111,8 +119,12 @@ def test_the_official_firestore_client_talks_to_it(running: Running) -> None:
         document = client.document("things/a")
         document.set({"n": 1})
         assert document.get().to_dict() == {"n": 1}
-        templates = {one.id for one in client.collection("chart_templates").stream()}
-    assert templates == {path.stem for path in TEMPLATES.glob("*.json")}
+        stored = {
+            name: {one.id for one in client.collection(name).stream()}
+            for name in ("chart_templates", "llm_prompts", "llm_schemas")
+        }
+    shipped = {"chart_templates": TEMPLATES, "llm_prompts": PROMPTS, "llm_schemas": SCHEMAS}
+    assert stored == {name: {path.stem for path in folder.glob("*.json")} for name, folder in shipped.items()}
 
 
 def test_the_official_storage_client_talks_to_it(running: Running) -> None:
@@ -148,14 +160,16 @@ def wrong(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ended]:
     folder = tmp_path_factory.mktemp("wrong")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        flags = ("--firestore-port", "--storage-port", "--chart-img-port")
-        calls = {flag: Call(folder, ("sandbox", *ANY_PORTS, flag, port), TDA) for flag in flags}
+        calls = {flag: Call(folder, ("sandbox", *ANY_PORTS, flag, port), TDA) for flag in PORTS}
         elsewhere = ("sandbox", *ANY_PORTS, "--env-file", "no/such/folder/env")
-        ended = call_all({**calls, "env file": Call(folder, elsewhere, TDA)})
+        alone = ("sandbox", *ANY_PORTS, "--given", "a=b", "--logs-dir", "logs")
+        ended = call_all(
+            {**calls, "env file": Call(folder, elsewhere, TDA), "flags alone": Call(folder, alone, TDA)}
+        )
     return {**{name: without_grpc(one) for name, one in ended.items()}, "port": Ended(0, port, "")}
 
 
-@pytest.mark.parametrize("flag", ["--firestore-port", "--storage-port", "--chart-img-port"])
+@pytest.mark.parametrize("flag", PORTS)
 def test_a_port_that_is_taken_is_said(wrong: Mapping[str, Ended], flag: str) -> None:
     assert (wrong[flag].code, wrong[flag].stdout) == (2, "")
     (problem,) = wrong[flag].problems()
@@ -169,7 +183,15 @@ def test_an_env_file_that_cannot_be_written_is_said(wrong: Mapping[str, Ended]) 
     assert "no/such/folder/env" in problem
 
 
+def test_flags_that_mean_nothing_without_others_are_said(wrong: Mapping[str, Ended]) -> None:
+    assert wrong["flags alone"].code == 2
+    assert wrong["flags alone"].problems() == [
+        "--given: needs --flow-run-path",
+        "--logs-dir: needs --with-workers",
+    ]
+
+
 def test_its_help_says_how_to_use_it(tmp_path: Path) -> None:
     said = call(tmp_path, "sandbox", "--help", command=TDA).stdout
-    for text in ("--firestore-port", "8686", "8687", "8688", "--env-file", "source sandbox.env"):
+    for text in (*PORTS, "8686", "8687", "8688", "8689", "8692", "--env-file", "source sandbox.env"):
         assert text in said
