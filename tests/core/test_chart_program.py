@@ -81,9 +81,9 @@ def test_the_program_works_on_the_document_as_read_by_the_claim() -> None:
 
 
 def test_a_lost_claim_does_nothing_more() -> None:
-    world = World(some_inputs(), replies={ClaimStep: lambda _, now: ClaimLost(reason="step_not_ready", at=now)})
+    world = World(some_inputs(), replies={ClaimStep: lambda _, now: ClaimLost(reason="not_ready", at=now)})
     result = world.run()
-    assert (result.status, result.noop_reason) == ("NOOP", "step_not_ready")
+    assert (result.status, result.noop_reason) == ("NOOP", "not_ready")
     assert len(world.trace) == 1
 
 

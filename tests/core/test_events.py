@@ -25,9 +25,9 @@ PUT = PutObject(
 
 
 def test_a_lost_claim_is_logged_with_its_reason() -> None:
-    (event,) = events_done(CLAIM, ClaimLost(reason="step_not_ready", at=NOW))
+    (event,) = events_done(CLAIM, ClaimLost(reason="not_ready", at=NOW))
     assert (event.event, event.severity) == ("claim_attempt", "INFO")
-    assert event.fields == {"stepId": STEP_ID, "claimed": False, "reason": "step_not_ready"}
+    assert event.fields == {"stepId": STEP_ID, "claimed": False, "reason": "not_ready"}
 
 
 def test_a_lost_finalize_is_a_warning() -> None:

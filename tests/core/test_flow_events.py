@@ -110,8 +110,8 @@ def test_a_claim_is_told_with_its_attempt_and_a_dependency_that_is_not_met() -> 
 
 
 def test_a_claim_that_was_lost_is_told() -> None:
-    (event,) = given_step_events(CLAIM, ClaimLost(reason="step_not_ready", at=NOW))
-    assert event.fields == {"stepId": "a", "claimed": False, "reason": "step_not_ready"}
+    (event,) = given_step_events(CLAIM, ClaimLost(reason="not_ready", at=NOW))
+    assert event.fields == {"stepId": "a", "claimed": False, "reason": "not_ready"}
 
 
 def test_a_given_step_that_succeeded_names_its_artifact() -> None:

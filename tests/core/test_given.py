@@ -133,7 +133,7 @@ def test_a_store_that_broke_fails_the_step() -> None:
 
 
 def test_a_claim_that_was_lost_ends_the_run() -> None:
-    following = fed(ClaimLost(reason="step_not_ready", at=NOW))
+    following = fed(ClaimLost(reason="not_ready", at=NOW))
     assert following == Next(GivenState(inputs=inputs(), phase="ended"))
 
 
@@ -170,7 +170,7 @@ def every_outcome() -> list[Outcome]:
     put, finalize = put_of(fed(CLAIMED)), finalize_of(fed(CLAIMED, STORED))
     return [
         CLAIMED,
-        ClaimLost(reason="step_not_ready", at=NOW),
+        ClaimLost(reason="not_ready", at=NOW),
         STORED,
         NOT_STORED,
         FINALIZED,

@@ -51,6 +51,7 @@ def test_an_event_as_json_gives_type_and_status_of_each_step() -> None:
         {
             "runId": RUN,
             "flowKey": "f_v1",
+            "status": None,
             "steps": {
                 "a": {"stepType": "CHART_EXPORT", "status": "READY"},
                 "b": {"stepType": None, "status": None},
@@ -58,6 +59,23 @@ def test_an_event_as_json_gives_type_and_status_of_each_step() -> None:
             },
         },
     )
+
+
+def test_of_a_report_step_an_event_also_gives_timeframe_and_dependencies() -> None:
+    depends_on = {"arrayValue": {"values": [text("a"), {"integerValue": "7"}]}}
+    steps = {
+        "r": step(stepType=text("LLM_REPORT"), status=text("READY"), timeframe=text("1M"), dependsOn=depends_on),
+        "s": step(stepType=text("LLM_REPORT"), status=text("RUNNING"), dependsOn={"arrayValue": {}}),
+    }
+    hint = hint_from_json(
+        RUN, {"value": {"fields": {"status": text("RUNNING"), "steps": {"mapValue": {"fields": steps}}}}}
+    )
+    assert hint.document is not None
+    assert hint.document["status"] == "RUNNING"
+    assert hint.document["steps"] == {
+        "r": {"stepType": "LLM_REPORT", "status": "READY", "timeframe": "1M", "dependsOn": ["a", None]},
+        "s": {"stepType": "LLM_REPORT", "status": "RUNNING", "timeframe": None, "dependsOn": []},
+    }
 
 
 @pytest.mark.parametrize("data", [None, {}, [], {"value": None}, {"value": {}}, {"value": {"fields": 7}}])

@@ -189,7 +189,7 @@ def test_a_page_that_nobody_asked_for_changes_nothing() -> None:
             page({"x": True}),
             page({}),
             failed(query(None)),
-            ClaimLost(reason="step_not_ready", at=NOW),
+            ClaimLost(reason="not_ready", at=NOW),
         ):
             assert react(state, stray) == Next(state)
 

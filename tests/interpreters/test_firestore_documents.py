@@ -240,7 +240,7 @@ def test_a_claim_lost_to_another_while_the_answer_was_lost_is_lost(world: World)
             NOW,
         ),
     )
-    assert outcome == ClaimLost(reason="step_not_ready", at=NOW)
+    assert outcome == ClaimLost(reason="not_ready", at=NOW)
     assert world.step()["outputs"]["execution"]["claim"]["token"] == "theirs"
 
 
@@ -588,7 +588,7 @@ def test_a_step_of_any_id_is_claimed_and_ended(world: World, step_id: str) -> No
 
 def test_a_decision_without_changes_writes_nothing(world: World) -> None:
     world.put(RUN_PATH, a_flow_run({STEP_ID: a_step(status="SUCCEEDED")}))
-    assert world.claim() == ClaimLost(reason="step_not_ready", at=NOW)
+    assert world.claim() == ClaimLost(reason="not_ready", at=NOW)
     assert world.server.documents_written.total() == 0
     assert changed(world) == []
     if world.mode == "precondition":

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from google.events.cloud.firestore_v1 import Document, DocumentEventData, MapValue, Value
+from google.events.cloud.firestore_v1 import ArrayValue, Document, DocumentEventData, MapValue, Value
 
 from core.flow.hints import Hint, Ignored
 from interpreters.firestore_events import read_event
@@ -15,6 +15,8 @@ SUBJECT = f"documents/flow_runs/{RUN}"
 def value(content: Any) -> Value:
     if isinstance(content, dict):
         return Value(map_value=MapValue(fields={key: value(one) for key, one in content.items()}))
+    if isinstance(content, list):
+        return Value(array_value=ArrayValue(values=[value(one) for one in content]))
     return Value(string_value=content) if isinstance(content, str) else Value(integer_value=content)
 
 
@@ -35,9 +37,22 @@ def test_a_protobuf_event_gives_type_and_status_of_each_step() -> None:
         {
             "runId": RUN,
             "flowKey": "f_v1",
+            "status": None,
             "steps": {"a:1": {"stepType": "CHART_EXPORT", "status": "READY"}, "b": {}, "c": {}},
         },
     )
+
+
+def test_of_a_report_step_a_protobuf_event_also_gives_timeframe_and_dependencies() -> None:
+    steps = {
+        "r": {"stepType": "LLM_REPORT", "status": "READY", "timeframe": "1M", "dependsOn": ["a", "b"]},
+        "s": {"stepType": "LLM_REPORT", "status": "RUNNING"},
+    }
+    hint = read_event(SUBJECT, event({"status": "RUNNING", "steps": steps}), "flow_runs")
+    assert isinstance(hint, Hint)
+    assert hint.document is not None
+    assert hint.document["status"] == "RUNNING"
+    assert hint.document["steps"] == {"r": steps["r"], "s": {**steps["s"], "timeframe": None, "dependsOn": []}}
 
 
 def test_only_the_new_document_counts() -> None:
@@ -64,7 +79,7 @@ def test_steps_that_are_no_map_stay_so() -> None:
 
 def test_json_is_read_too() -> None:
     hint = read_event(SUBJECT, {"value": {"fields": {}}}, "flow_runs")
-    assert hint == Hint(RUN, {"runId": RUN, "flowKey": None, "steps": None})
+    assert hint == Hint(RUN, {"runId": RUN, "flowKey": None, "status": None, "steps": None})
 
 
 def test_another_collection_is_ignored() -> None:

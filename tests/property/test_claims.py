@@ -25,6 +25,7 @@ from effects.moments import parse_moment, rfc3339
 from tests.builders import NOW, RUN_PATH, STEP_ID, a_flow_run, a_step
 from tests.strategies import STATUSES, documents, json_values, moments
 
+FINAL = ("SUCCEEDED", "FAILED", "SKIPPED", "CANCELLED")
 CLAIM = ClaimStep(flow_run=RUN_PATH, step_id=STEP_ID, step_type="CHART_EXPORT", token="mine", lease_seconds=600)
 FINALIZE = FinalizeStep(
     flow_run=RUN_PATH,
@@ -64,7 +65,7 @@ def test_only_a_ready_step_of_the_right_type_is_claimed(status: str, kind: str) 
         assert isinstance(decision.outcome, StepClaimed)
         assert committed(flow_run, decision)["steps"][STEP_ID]["status"] == "RUNNING"
     else:
-        assert decision == Decision(ClaimLost(reason="step_not_ready", at=NOW))
+        assert decision == Decision(ClaimLost(reason="not_ready", at=NOW))
 
 
 def test_a_claim_writes_token_attempt_starts_and_lease() -> None:
@@ -148,7 +149,7 @@ def test_a_held_claim_of_an_older_worker_counts_from_its_own_start() -> None:
 
 def test_a_step_claimed_by_another_is_lost() -> None:
     decision = claim_step({RUN_PATH: claimed(a_flow_run(), "theirs")}, CLAIM, NOW)
-    assert decision == Decision(ClaimLost(reason="step_not_ready", at=NOW))
+    assert decision == Decision(ClaimLost(reason="not_ready", at=NOW))
 
 
 def test_a_flow_run_that_is_gone_is_lost() -> None:
@@ -189,14 +190,83 @@ def test_only_a_running_step_under_the_same_token_is_finalized(
     flow_run = claimed(a_flow_run(), token)
     flow_run["steps"][STEP_ID]["status"] = status
     decision = finalize_step({RUN_PATH: flow_run}, replace(FINALIZE, status=to), NOW)
-    if token == "theirs":
-        assert decision == Decision(FinalizeLost(reason="claimed_by_another", at=NOW))
-    elif status == "RUNNING":
-        assert committed(flow_run, decision)["steps"][STEP_ID]["status"] == to
-    elif status == to:
-        assert decision == Decision(StepFinalized(status=to, at=NOW))
-    else:
+    if status in FINAL:
+        assert decision == Decision(FinalizeLost(reason="already_final", at=NOW))
+    elif status != "RUNNING":
         assert decision == Decision(FinalizeLost(reason="not_running", at=NOW))
+    elif token == "theirs":
+        assert decision == Decision(FinalizeLost(reason="claimed_by_another", at=NOW))
+    else:
+        assert committed(flow_run, decision)["steps"][STEP_ID]["status"] == to
+
+
+endings = st.builds(
+    replace,
+    st.just(FINALIZE),
+    status=st.sampled_from(["SUCCEEDED", "FAILED"]),
+    outputs=st.dictionaries(
+        st.sampled_from(["gcs_uri", "outputsManifestGcsUri"]), st.none() | st.text(max_size=3)
+    ),
+    execution=st.dictionaries(st.sampled_from(["timing", "llm", "reused"]), json_values, max_size=2),
+    error=st.sampled_from([None, ERROR]),
+)
+
+
+@given(effect=endings, later=st.integers(0, 100))
+def test_a_finalize_run_again_finds_its_own_commit(effect: FinalizeStep, later: int) -> None:
+    once = claimed(a_flow_run())
+    done = committed(once, finalize_step({RUN_PATH: once}, effect, NOW))
+    at = NOW + timedelta(seconds=later)
+    assert finalize_step({RUN_PATH: done}, effect, at) == Decision(StepFinalized(status=effect.status, at=at))
+
+
+@given(effect=endings, other=endings)
+def test_4_22_2_a_step_that_is_already_final_is_not_overwritten(effect: FinalizeStep, other: FinalizeStep) -> None:
+    """4.22.2: only where each of its writes stands in the step it counts as our own commit."""
+    once = claimed(a_flow_run())
+    done = committed(once, finalize_step({RUN_PATH: once}, effect, NOW))
+    again = finalize_step({RUN_PATH: done}, other, NOW)
+    assert again.changes == ()
+    running = copy.deepcopy(done)
+    running["steps"][STEP_ID]["status"] = "RUNNING"
+    written = committed(running, finalize_step({RUN_PATH: running}, replace(other, error=effect.error), NOW))
+    if written != done:
+        assert again.outcome == FinalizeLost(reason="already_final", at=NOW)
+
+
+@given(effect=endings, token=st.sampled_from(["theirs", "mine"]))
+def test_4_33_without_a_token_a_running_step_is_ended_under_the_one_in_the_document(
+    effect: FinalizeStep, token: str
+) -> None:
+    """4.33: recovery; the first worker then sees that the step is final, and so does the recovery run again."""
+    flow_run = claimed(a_flow_run(), token)
+    decision = finalize_step({RUN_PATH: flow_run}, replace(effect, token=None), NOW)
+    assert decision.outcome == StepFinalized(status=effect.status, at=NOW)
+    done = committed(flow_run, decision)
+    assert done["steps"][STEP_ID]["outputs"]["execution"]["claim"]["token"] == token
+    first = replace(effect, token=token, execution={**effect.execution, "timing": "of the first worker"})
+    for late in (first, replace(effect, token=None)):
+        late_decision = finalize_step({RUN_PATH: done}, late, NOW)
+        assert late_decision == Decision(FinalizeLost(reason="already_final", at=NOW))
+
+
+@given(status=st.sampled_from(STATUSES))
+def test_4_22_2_only_a_running_step_is_recovered(status: str) -> None:
+    flow_run = claimed(a_flow_run(), "theirs")
+    flow_run["steps"][STEP_ID]["status"] = status
+    decision = finalize_step({RUN_PATH: flow_run}, replace(FINALIZE, token=None), NOW)
+    reason = None if status == "RUNNING" else "already_final" if status in FINAL else "not_running"
+    assert getattr(decision.outcome, "reason", None) == reason
+    assert bool(decision.changes) == (status == "RUNNING")
+
+
+@given(execution=st.dictionaries(st.sampled_from(["timing", "llm", "reused"]), json_values, max_size=3))
+def test_what_is_said_of_the_execution_stands_beside_the_claim(execution: dict[str, Any]) -> None:
+    once = claimed(a_flow_run())
+    done = committed(once, finalize_step({RUN_PATH: once}, replace(FINALIZE, execution=execution), NOW))
+    said = done["steps"][STEP_ID]["outputs"]["execution"]
+    assert said.pop("claim")["token"] == "mine"
+    assert said == {name: value for name, value in execution.items() if value is not None}
 
 
 def test_a_failed_step_has_its_error_and_a_succeeded_one_loses_an_old_one() -> None:

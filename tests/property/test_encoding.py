@@ -14,6 +14,7 @@ from effects import (
     AccountPolicy,
     Blob,
     CallChartApi,
+    CallModel,
     Effect,
     EffectFailed,
     FieldChange,
@@ -49,14 +50,14 @@ st.register_type_strategy(
 def words(kind: type) -> st.SearchStrategy[Any]:
     fields: dict[str, Any] = {
         name: documents
-        for name in ("flow_run", "outputs", "body")
+        for name in ("flow_run", "outputs", "execution", "body", "generation", "json_schema")
         if "Mapping" in str(kind.__annotations__.get(name, "")) or kind.__annotations__.get(name) == "Document"
     }
     if kind is TemplatesLoaded:
         fields["templates"] = st.dictionaries(st.text(), documents, max_size=2)
     if kind is FlowRunsFound:
         fields["flow_runs"] = st.dictionaries(st.text(), documents, max_size=2)
-    if kind is CallChartApi:
+    if kind in {CallChartApi, CallModel}:
         fields["timeout_seconds"] = st.floats(0, 600)
     if kind is EffectFailed:
         fields["effect"] = st.sampled_from(get_args(Effect)).flatmap(words)
@@ -65,15 +66,21 @@ def words(kind: type) -> st.SearchStrategy[Any]:
 
 def seen(word: Any) -> Any:
     """Return the word as it is after a journey: pictures without their bytes."""
-    changes = {
-        name: Blob(data=None, size=value.size, known_sha256=value.sha256)
+    changes: dict[str, Any] = {
+        name: _seen_blob(value)
         for name in word.__dataclass_fields__
         if isinstance(value := getattr(word, name), Blob)
     }
+    if isinstance(word, CallModel):
+        changes["images"] = tuple(map(_seen_blob, word.images))
     if isinstance(word, EffectFailed):
         changes["effect"] = seen(word.effect)
     fields = {name: getattr(word, name) for name in word.__dataclass_fields__}
     return type(word)(**{**fields, **changes})
+
+
+def _seen_blob(content: Blob) -> Blob:
+    return Blob(data=None, size=content.size, known_sha256=content.sha256)
 
 
 @pytest.mark.parametrize("kind", get_args(Effect), ids=lambda kind: kind.__name__)

@@ -84,7 +84,7 @@ def outcomes(effect: Effect, draw: st.DrawFn, at: datetime) -> Outcome:
 
 def _claim(effect: ClaimStep, draw: st.DrawFn, at: datetime) -> Outcome:
     if draw(st.integers(0, 9)) == 0:
-        return ClaimLost(reason="step_not_ready", at=at)
+        return ClaimLost(reason="not_ready", at=at)
     lease_until = at + timedelta(seconds=effect.lease_seconds)
     attempt = draw(st.sampled_from([1, 2, 2, 3]))
     first = at if attempt == 1 else NOW - timedelta(seconds=600)
