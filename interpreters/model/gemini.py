@@ -13,12 +13,14 @@ from typing import Any
 
 from google import genai
 from google.genai import errors, types
+from google.genai.client import DebugConfig
 
 from core.reports.answers import NoReply, Reply
 from core.secrets import Secret
 from effects import CallModel
 from interpreters.ports import Clock
 
+API_VERSION = "v1beta"
 GRACE_SECONDS = 0.5
 _KEPT = {"candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId"}
 """What is kept of a response: nothing of how it travelled."""
@@ -28,15 +30,20 @@ class Gemini:
     """The models of one origin, with one key."""
 
     def __init__(self, base_url: str, api_key: Secret, clock: Clock) -> None:
-        """Make the client; the library retries nothing, for a second call is the program's to decide."""
+        """Make the client: the library retries nothing, and follows neither a redirect nor the environment.
+
+        A second call is the program's to decide, and the key goes to this origin alone.
+        """
         self._clock = clock
         self._client = genai.Client(
             api_key=api_key.reveal(),
             vertexai=False,
+            debug_config=DebugConfig(client_mode=None, replays_directory=None, replay_id=None),
             http_options=types.HttpOptions(
                 base_url=base_url,
+                api_version=API_VERSION,
                 retry_options=types.HttpRetryOptions(attempts=1),
-                client_args={"trust_env": False},
+                client_args={"trust_env": False, "follow_redirects": False},
             ),
         )
 
@@ -68,8 +75,8 @@ class Gemini:
             return NoReply(
                 kind="http",
                 http_status=error.code,
-                status=error.status,
-                message=error.message or type(error).__name__,
+                status=error.status if isinstance(error.status, str) else None,
+                message=str(error.message or type(error).__name__),
             )
         except Exception as error:  # noqa: BLE001 - whatever the transport raises, there was no answer
             return _transport_failed(error, seconds)
@@ -85,14 +92,13 @@ def _contents(effect: CallModel) -> list[types.Content]:
 
 
 def _config(effect: CallModel, seconds: float) -> types.GenerateContentConfig:
-    """Return the profile's settings by the API's own names, and what every report adds: instruction, schema, deadline."""
-    return types.GenerateContentConfig.model_validate(
-        {
-            **effect.generation,
-            "systemInstruction": (effect.system.data or b"").decode("utf-8"),
-            "responseJsonSchema": dict(effect.json_schema),
-            "httpOptions": {"timeout": round(seconds * 1000)},
-        }
+    """Return what every report adds, and the profile's settings as they are: the API judges them, not the library."""
+    return types.GenerateContentConfig(
+        system_instruction=(effect.system.data or b"").decode("utf-8"),
+        response_json_schema=dict(effect.json_schema),
+        http_options=types.HttpOptions(
+            timeout=round(seconds * 1000), extra_body={"generationConfig": dict(effect.generation)}
+        ),
     )
 
 

@@ -35,7 +35,9 @@ class ModelFault:
     block_reason: str | None = None
     """Why the prompt was blocked: there is no candidate then."""
     body: bytes | None = None
-    """Bytes in place of the whole response."""
+    """Bytes in place of the whole response, or of the error's."""
+    location: str | None = None
+    """Where a redirect leads, for a status that is one."""
     delay_seconds: float = 0.0
     """How long nothing is said at first."""
     drip_seconds: float = 0.0
@@ -75,3 +77,8 @@ class ModelFaults:
         """Return the next fault; one that changes nothing where none is left."""
         with self._lock:
             return self._left.pop(0) if self._left else ModelFault()
+
+    def clear(self) -> None:
+        """Let nothing go wrong any more."""
+        with self._lock:
+            self._left.clear()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from core.documents import field
@@ -26,12 +27,15 @@ class GeminiServer(HttpServer):
     def __init__(self, api_key: Secret, port: int = 0, host: str = HOST) -> None:
         """Answer whoever has the key."""
         self.faults = ModelFaults()
+        self.requests: list[Request] = []
+        """All requests, in order."""
         self.questions: list[dict[str, Any]] = []
         """The bodies of all questions that had the key, in order."""
         self._key = api_key
         super().__init__(self._answer, port, host)
 
     def _answer(self, request: Request) -> Reply | Dropped:
+        self.requests.append(request)
         asked = _PATH.fullmatch(request.path)
         if request.method != "POST" or asked is None:
             return _error(404, "NOT_FOUND", "there is nothing at this path")
@@ -44,9 +48,15 @@ class GeminiServer(HttpServer):
         if fault.reset:
             return Dropped(reset=True)
         if fault.status is not None:
-            return _error(fault.status, fault.status_name, fault.message)
+            return _refusal(fault.status, fault)
         body = fault.body if fault.body is not None else _response(asked[1], question, fault)
         return Reply(200, body, "application/json", drip_seconds=fault.drip_seconds)
+
+
+def _refusal(status: int, fault: ModelFault) -> Reply:
+    reply = _error(status, fault.status_name, fault.message)
+    headers = {} if fault.location is None else {"Location": fault.location}
+    return replace(reply, body=reply.body if fault.body is None else fault.body, headers=headers)
 
 
 def _error(status: int, name: str, message: str) -> Reply:
