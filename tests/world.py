@@ -10,13 +10,15 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from heapq import heappop, heappush
 from itertools import islice
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from core.charts import program
 from core.charts.answers import Answer, NoAnswer, read_answer
 from core.charts.naming import object_uri
+from core.charts.program import CHART_EXPORT
 from core.charts.state import Inputs, State, StepResult
+from core.events import LogEvent
 from core.hopes import Hopes, hoped_chart
+from core.program import Program
 from effects import (
     CallChartApi,
     ChartRefused,
@@ -32,42 +34,45 @@ from effects import (
 from interpreters.objects.memory import ObjectMemory
 from tests.builders import a_png, templates
 
+StateT = TypeVar("StateT")
 Reply = Callable[[Any, datetime], Outcome]
 
 
 @dataclass
-class World:
-    """Runs the chart-export program on virtual time."""
+class VirtualWorld(Generic[StateT]):
+    """Runs a program on virtual time."""
 
-    inputs: Inputs
-    templates: Mapping[str, Document] = field(default_factory=templates)
-    usage: Mapping[str, Document] = field(default_factory=dict)
-    answers: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Per chartTemplateId, what its calls are answered with; the last answer repeats, none means a picture."""
+    inputs: Any
+    program: Program[Any, StateT]
     replies: Mapping[type, Reply] = field(default_factory=dict)
     """Per effect type, an outcome other than the hoped one."""
     latency: Mapping[type, timedelta] = field(default_factory=dict)
     objects: ObjectMemory = field(default_factory=ObjectMemory)
     trace: list[tuple[datetime, Effect, Outcome]] = field(default_factory=list)
-    state: State | None = None
+    history: list[tuple[Effect, Outcome | None]] = field(default_factory=list)
+    """Each effect when it began, and again with its outcome."""
+    state: StateT | None = None
 
     def __post_init__(self) -> None:
-        self.documents: dict[str, Document] = {self.inputs.flow_run_path: self.inputs.flow_run, **self.usage}
-        self._calls: dict[str, int] = {}
-        self._hopes = Hopes(self.documents, templates=self.templates, draw=self._answer)
+        self.documents: dict[str, Document] = {self.inputs.flow_run_path: self.inputs.flow_run}
+        self._hopes = self.hopes()
         self._hopes.table |= {
             PutObject: self.objects.put,
             ListObjects: self.objects.list,
             ReadObject: self.objects.read,
         }
 
-    def run(self) -> StepResult:
+    def hopes(self) -> Hopes:
+        """Return what happens where no reply says otherwise."""
+        return Hopes(self.documents)
+
+    def run(self) -> Any:
         """Run to the end and return the result."""
         for _ in self._outcomes():
             pass
-        assert self.state is not None
-        assert self.state.result is not None
-        return self.state.result
+        result = getattr(self.state, "result", None)
+        assert result is not None
+        return result
 
     def run_until_killed(self, after: int) -> None:
         """Run until so many effects have had their outcomes; what is in flight then does not happen."""
@@ -90,20 +95,22 @@ class World:
 
     def _outcomes(self) -> Iterator[Outcome]:
         due: list[tuple[datetime, int, datetime, Effect]] = []
-        following = program.start(self.inputs)
+        following = self.program.start(self.inputs)
         self.state = following.state
         number = 0
         now = self.inputs.now
         while True:
             for effect in following.effects:
                 number += 1
+                self.history.append((effect, None))
                 heappush(due, (self._ends(effect, now), number, now, effect))
             if not due:
                 return
             now, _, begun, effect = heappop(due)
             outcome = self._outcome(effect, now)
             self.trace.append((begun, effect, outcome))
-            following = program.react(following.state, outcome)
+            self.history.append((effect, outcome))
+            following = self.program.react(following.state, outcome)
             self.state = following.state
             yield outcome
 
@@ -114,12 +121,20 @@ class World:
     def outcomes(self, kind: type[Any]) -> list[Any]:
         return [outcome for _, _, outcome in self.trace if isinstance(outcome, kind)]
 
+    def said(
+        self,
+        begun: Callable[[Effect], tuple[LogEvent, ...]],
+        done: Callable[[Effect, Outcome], tuple[LogEvent, ...]],
+    ) -> list[LogEvent]:
+        """Return what the log said of all effects, in the order they began and ended."""
+        events = (begun(one) if outcome is None else done(one, outcome) for one, outcome in self.history)
+        return [event for said in events for event in said]
+
     @property
     def step(self) -> Mapping[str, Any]:
         """Return the step as it stands in the document."""
-        assert self.state is not None
         flow_run = self.documents[self.inputs.flow_run_path]
-        step: Mapping[str, Any] = flow_run["steps"][self.state.step_id]
+        step: Mapping[str, Any] = flow_run["steps"][getattr(self.state, "step_id", None)]
         return step
 
     def _ends(self, effect: Effect, now: datetime) -> datetime:
@@ -130,6 +145,29 @@ class World:
     def _outcome(self, effect: Effect, now: datetime) -> Outcome:
         reply = self.replies.get(type(effect))
         return reply(effect, now) if reply else self._hopes.outcome(effect, now)
+
+
+@dataclass
+class World(VirtualWorld[State]):
+    """Runs the chart-export program on virtual time."""
+
+    inputs: Inputs
+    program: Program[Any, State] = CHART_EXPORT
+    templates: Mapping[str, Document] = field(default_factory=templates)
+    usage: Mapping[str, Document] = field(default_factory=dict)
+    answers: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Per chartTemplateId, what its calls are answered with; the last answer repeats, none means a picture."""
+
+    def hopes(self) -> Hopes:
+        """Return what happens where no reply says otherwise."""
+        self.documents |= self.usage
+        self._calls: dict[str, int] = {}
+        return Hopes(self.documents, templates=self.templates, draw=self._answer)
+
+    def run(self) -> StepResult:
+        """Run to the end and return the result."""
+        result: StepResult = super().run()
+        return result
 
     def _answer(self, effect: CallChartApi, now: datetime) -> ChartRendered | ChartRefused:
         number = self._calls.get(effect.chart_template_id, 0)

@@ -101,8 +101,15 @@ def _out_of_time(state: State) -> State:
 # What came back.
 
 
+def _is_awaited(state: State, purpose: ModelCallPurpose) -> bool:
+    """Return whether the outcome is that of the call in flight: one that comes twice asks for nothing twice."""
+    return purpose == ("primary" if state.invalid is None else "repair")
+
+
 def on_answered(state: State, outcome: ModelAnswered) -> State:
     """Return the state in which the report is being stored, or the one repair is asked for, or the step has failed."""
+    if not _is_awaited(state, outcome.purpose):
+        return state
     state = _recorded(state, outcome)
     assert state.schema is not None
     if outcome.response.data is None:
@@ -151,6 +158,8 @@ def _invalid_output(invalid: StructuredOutputInvalid, note: str) -> StepError:
 
 def on_refused(state: State, outcome: ModelRefused) -> State:
     """Return the state in which the step has failed: no second primary call is made."""
+    if not _is_awaited(state, outcome.purpose):
+        return state
     state = _refusal_recorded(state, outcome)
     if state.invalid is not None:
         note = f"and the repair failed: {outcome.message}"

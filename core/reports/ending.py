@@ -71,11 +71,16 @@ def report_not_stored(state: State, outcome: ObjectNotStored) -> State:
     """Return the state in which the report is tried again, looked for where its name is taken, or given up."""
     if outcome.reason == "name_taken":
         return look(replace(state, phase=Phase.LOOKING, tries=0, loading_since=None))
+    return store_again(state, outcome.message)
+
+
+def store_again(state: State, why: str) -> State:
+    """Return the state in which the report is tried again after a pause, or given up."""
     again_at = state.now + backoff(state.tries, *who(state))
     if again_at >= give_up_at(state, state.writing_since):
-        message = f"the report could not be stored: {outcome.message}"
-        return finalize(state, "FAILED", step_error(GCS_WRITE_FAILED, message))
-    return state.emit(Wait(until=again_at, reason="store", chart_template_id=None))
+        return finalize(state, "FAILED", step_error(GCS_WRITE_FAILED, f"the report could not be stored: {why}"))
+    waiting = replace(state, phase=Phase.WRITING)
+    return waiting.emit(Wait(until=again_at, reason="store", chart_template_id=None))
 
 
 def succeed(state: State, execution: dict[str, Any]) -> State:

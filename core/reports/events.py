@@ -6,6 +6,7 @@ Owns their names and fields. What is said of prompts and answers passes the log 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from core.events import LogEvent, Severity
@@ -49,9 +50,15 @@ def events_begun(effect: Effect) -> tuple[LogEvent, ...]:
 def events_done(effect: Effect, outcome: Outcome) -> tuple[LogEvent, ...]:
     """Return what the log says when an effect has its outcome."""
     if isinstance(outcome, EffectFailed):
-        return (through_gate(effect_failed(outcome)),)
+        return (through_gate(effect_failed(_withheld(outcome))),)
     say = _DONE.get(type(outcome))
     return tuple(map(through_gate, say(effect, outcome))) if say else ()
+
+
+def _withheld(outcome: EffectFailed) -> EffectFailed:
+    """Return the failure without what was said of it where that can quote a prompt or an answer."""
+    is_told = not isinstance(outcome.effect, CallModel | LoadPrompt)
+    return outcome if is_told else replace(outcome, message="what was said is withheld")
 
 
 def events_of_result(result: ReportResult) -> tuple[LogEvent, ...]:

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, NoReturn
 
 from jsonschema.protocols import Validator
-from jsonschema.validators import validator_for
+from jsonschema.validators import Draft202012Validator, validator_for
 from referencing import Registry
-from referencing.exceptions import Unresolvable
 
 from core.documents import field
 
 InvalidKind = Literal["missing_text", "json_parse", "schema_validation", "finish_reason"]
 MAX_ERRORS = 10
+MAX_LEVELS = 100
+_SMALLEST: Mapping[str, Any] = {"summary": {"markdown": ""}, "details": {}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,10 +89,12 @@ def validate_output(answer: Answer, json_schema: Mapping[str, Any]) -> Mapping[s
         said = f"there is no text; the model stopped with {answer.finish_reason}" if is_cut else "there is no text"
         return _invalid(answer, "finish_reason" if is_cut else "missing_text", said)
     try:
-        output = json.loads(text, parse_constant=_refuse_constant)
+        output = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
     except (ValueError, RecursionError):
         cut = "; it was cut at the largest number of tokens" if answer.finish_reason == "MAX_TOKENS" else ""
         return _invalid(answer, "json_parse", f"the text is not JSON{cut}")
+    if _is_deeper(output, MAX_LEVELS):
+        return _invalid(answer, "schema_validation", f"is nested more than {MAX_LEVELS} levels deep")
     wrong = _schema_errors(output, json_schema)
     if wrong:
         return _invalid(answer, "schema_validation", f"does not match the schema: {'; '.join(wrong)}")
@@ -106,6 +110,21 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(name)
 
 
+def _finite(text: str) -> float:
+    """Return the number; one that only infinity could stand for cannot be stored as JSON."""
+    number = float(text)
+    return number if math.isfinite(number) else _refuse_constant(text)
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    """Return whether the value has more levels than this; without recursion, for that is what it guards."""
+    level = [value]
+    for _ in range(levels):
+        inside = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
+        level = [one for values in inside for one in values]
+    return bool(level)
+
+
 def _invalid(answer: Answer, kind: InvalidKind, message: str) -> StructuredOutputInvalid:
     data = None if answer.text is None else answer.text.encode("utf-8", "surrogatepass")
     return StructuredOutputInvalid(
@@ -119,11 +138,11 @@ def _invalid(answer: Answer, kind: InvalidKind, message: str) -> StructuredOutpu
 
 def _schema_errors(output: Any, json_schema: Mapping[str, Any]) -> list[str]:
     """Return which rules of the schema are broken, by their place in the schema: the answer itself is not shown."""
-    validator = _validator(json.dumps(json_schema, sort_keys=True))
     try:
+        validator = _validator(json.dumps(json_schema, sort_keys=True))
         errors = sorted({"/".join(map(str, one.absolute_schema_path)) for one in validator.iter_errors(output)})
-    except Unresolvable:
-        return ["the schema refers to something outside of itself"]
+    except Exception as error:  # noqa: BLE001 - a schema can be broken where only its use shows it: behind a reference
+        return [f"the schema cannot be applied ({type(error).__name__})"]
     more = [f"and {len(errors) - MAX_ERRORS} more"] if len(errors) > MAX_ERRORS else []
     return [*errors[:MAX_ERRORS], *more]
 
@@ -132,4 +151,13 @@ def _schema_errors(output: Any, json_schema: Mapping[str, Any]) -> list[str]:
 def _validator(text: str) -> Validator:
     """Return the compiled schema; nothing outside of it is looked up."""
     json_schema = json.loads(text)
-    return validator_for(json_schema)(json_schema, registry=Registry())
+    return validator_for(json_schema, Draft202012Validator)(json_schema, registry=Registry())
+
+
+def is_applicable(json_schema: Mapping[str, Any]) -> bool:
+    """Return whether the smallest report can be judged by the schema, whatever comes of it."""
+    try:
+        list(_validator(json.dumps(json_schema, sort_keys=True)).iter_errors(_SMALLEST))
+    except Exception:  # noqa: BLE001 - see above
+        return False
+    return True

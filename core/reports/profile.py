@@ -63,7 +63,7 @@ def parse_profile(value: object, where: str, allowed: Collection[str] | None) ->
 
 
 def _model(profile: Mapping[str, Any], where: str, allowed: Collection[str] | None) -> Result[str, Problems]:
-    name = profile.get("modelName", profile.get("model"))
+    name = profile.get("model") if profile.get("modelName") is None else profile["modelName"]
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,127}", name):
         return problem(f"{where}.modelName", f"is {kind_or_missing(name)}; must be the name of a model")
     if allowed is not None and name not in allowed:

@@ -15,6 +15,7 @@ from returns.result import Failure
 from core.backoff import backoff
 from core.documents import field
 from core.failures import GCS_READ_FAILED, GCS_WRITE_FAILED, INTERNAL_ERROR, step_error
+from core.flow.flow_run import is_usable_id
 from core.flow.leases import LEASE_MARGIN_SECONDS
 from core.flow.selection import NothingToDo
 from core.program import Next, Program
@@ -32,6 +33,7 @@ from core.reports.ending import (
     put_report,
     report_not_stored,
     reused_execution,
+    store_again,
     succeed,
     try_finalize,
     who,
@@ -88,7 +90,8 @@ def start(inputs: ReportInputs) -> Next[State]:
     if isinstance(chosen, NothingToDo):
         return _next(nothing_done(replace(state, step_id=inputs.wanted_step or ""), chosen.reason))
     if isinstance(chosen, Recover):
-        return _next(_recover(replace(state, phase=Phase.RECOVERING, waiting_ids=chosen.step_ids)))
+        looking = replace(state, phase=Phase.RECOVERING, waiting_ids=chosen.step_ids, idle_reason=chosen.otherwise)
+        return _next(_recover(looking))
     claim = ClaimStep(
         flow_run=inputs.flow_run_path,
         step_id=chosen,
@@ -116,8 +119,8 @@ def react(state: State, outcome: Outcome) -> Next[State]:
 def abort(state: State, error_type: str) -> Next[State]:
     """Return the finalize as FAILED that still ends a claimed step when the program broke; it is fenced."""
     error = step_error(INTERNAL_ERROR, f"the worker broke: {error_type}", {"errorType": error_type})
-    is_over = state.phase is Phase.ENDED or state.tries >= MAX_FINALIZE_TRIES
-    if is_over or state.phase is Phase.RECOVERING:
+    is_tried_enough = state.phase is Phase.FINALIZING and state.tries >= MAX_FINALIZE_TRIES
+    if is_tried_enough or state.phase in {Phase.ENDED, Phase.RECOVERING}:
         result = state.result or ReportResult(status="FAILED", step_id=state.step_id, error=error)
         return Next(ended(state, result))
     if state.phase is Phase.FINALIZING:
@@ -133,13 +136,13 @@ def _next(state: State) -> Next[State]:
 
 
 def _recover(state: State) -> State:
-    """Look for the report of the next RUNNING step; one whose timeframe is not known cannot have a name."""
+    """Look for the report of the next RUNNING step; one of no usable id or timeframe cannot have a name."""
     for number, step_id in enumerate(state.waiting_ids, 1):
         timeframe = field(state.inputs.flow_run, "steps", step_id, "timeframe")
-        if isinstance(timeframe, str):
+        if isinstance(timeframe, str) and is_usable_id(step_id):
             left = replace(state, waiting_ids=state.waiting_ids[number:], loading_since=None)
             return look(_named(replace(left, step_id=step_id), timeframe))
-    return nothing_done(replace(state, step_id=""), "no_ready_step")
+    return nothing_done(replace(state, step_id=""), state.idle_reason)
 
 
 def _named(state: State, timeframe: str) -> State:
@@ -184,8 +187,9 @@ def _in_the_way(state: State) -> State:
 
 
 def _on_not_found(state: State, outcome: ObjectNotRead) -> State:
+    """Begin the work; what was in the way of a report that is written, and then was not there, is no reason to ask again."""
     if outcome.reason == "missing":
-        return load(state)
+        return load(state) if state.report is None else store_again(state, "its name was taken, by nothing")
     if outcome.reason == "too_large":
         return _in_the_way(state)
     again_at = state.now + backoff(state.tries, *who(state))

@@ -122,8 +122,8 @@ def _output(
         return problem(where, f"there is no step {step_id!r:.120}")
     if of_type is not None and step.get("stepType") != of_type:
         return problem(where, f"step {step_id!r:.120} is of type {step.get('stepType')!r:.80}, not {of_type}")
-    value = next((one for one in (field(step, "outputs", name) for name in names) if one is not None), None)
-    if value is None:
-        outputs = document_path("steps", step_id, "outputs")
+    outputs = document_path("steps", step_id, "outputs")
+    name = next((one for one in names if field(step, "outputs", one) is not None), None)
+    if name is None:
         return problem(where, f"step {step_id!r:.120} has no {' or '.join(f'{outputs}.{one}' for one in names)}")
-    return parse_uri(value, document_path("steps", step_id, "outputs", names[0]))
+    return parse_uri(field(step, "outputs", name), f"{outputs}.{name}")

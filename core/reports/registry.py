@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from jsonschema.exceptions import SchemaError
-from jsonschema.validators import validator_for
+from jsonschema.validators import Draft202012Validator, validator_for
 from returns.result import Result, Success
 
 from core.documents import field
 from core.problems import Problem, Problems, kind_or_missing
+from core.reports.output import is_applicable
 from core.reports.profile import SCHEMA_KIND
 
 PROMPTS_COLLECTION = "llm_prompts"
@@ -87,9 +88,13 @@ def _json_schema_problems(schema: object) -> Problems:
     if not isinstance(schema, Mapping):
         return (Problem("jsonSchema", f"is {kind_or_missing(schema)}; must be a JSON Schema"),)
     try:
-        validator_for(schema).check_schema(dict(schema))
+        validator_for(schema, Draft202012Validator).check_schema(dict(schema))
     except SchemaError as error:
         return (Problem("jsonSchema", f"is not a JSON Schema: {error.message:.200}"),)
+    except (AttributeError, TypeError, ValueError, RecursionError):
+        return (Problem("jsonSchema", "is not a JSON Schema: its $schema or its depth"),)
+    if not is_applicable(schema):
+        return (Problem("jsonSchema", "cannot be applied: a reference in it leads nowhere, or in a circle"),)
     summary = _resolved(schema, field(_resolved(schema, schema), "properties", "summary"))
     return tuple(
         Problem("jsonSchema", f"must require {name}")

@@ -19,6 +19,8 @@ class Recover:
     """RUNNING report steps, whose report may be there already."""
 
     step_ids: tuple[str, ...]
+    otherwise: str
+    """Why there is nothing to do where none of them has one."""
 
 
 def select_report(flow_run: Document, wanted: str | None = None) -> str | Recover | NothingToDo:
@@ -34,9 +36,8 @@ def select_report(flow_run: Document, wanted: str | None = None) -> str | Recove
     if executable:
         return executable[0]
     running = tuple(sorted(one for one, step in candidates.items() if _is_running(step)))
-    if running:
-        return Recover(running)
-    return NothingToDo("dependency_not_succeeded" if ready else "no_ready_step")
+    reason = "dependency_not_succeeded" if ready else "no_ready_step"
+    return Recover(running, reason) if running else NothingToDo(reason)
 
 
 def _is_running(step: object) -> bool:

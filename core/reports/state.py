@@ -109,6 +109,8 @@ class State:
     step_id: str = ""
     waiting_ids: tuple[str, ...] = ()
     """RUNNING steps yet to be looked at."""
+    idle_reason: str = ""
+    """Why nothing is done where none of them has a report."""
     claimed_at: datetime | None = None
     lease_until: datetime | None = None
     step: ReportStep | None = None

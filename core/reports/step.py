@@ -14,6 +14,7 @@ from returns.result import Failure, Result, Success
 
 from core.documents import field
 from core.failures import FLOW_RUN_INVALID, INVALID_STEP_INPUTS, LLM_PROFILE_INVALID, invalid
+from core.flow.flow_run import is_usable_id
 from core.problems import Problem, Problems, collect, document_path, kind_or_missing, problem
 from core.reports.profile import Profile, parse_profile
 from core.reports.references import (
@@ -52,6 +53,7 @@ def parse_report_step(
     step = field(flow_run, "steps", step_id)
     inputs = field(step, "inputs")
     where = document_path("steps", step_id, "inputs")
+    own_step_id = _step_id(step_id)
     own_id = _run_id(flow_run.get("runId"), run_id)
     profile = parse_profile(field(inputs, "llm", "llmProfile"), f"{where}.llm.llmProfile", allowed_models)
     symbol = _text(field(flow_run, "scope", "symbol"), re.compile(r"\S{1,64}"), "scope.symbol", "like BTCUSDT")
@@ -63,7 +65,7 @@ def parse_report_step(
     candles, manifest = candles_uri(flow_run, given, where), manifest_uri(flow_run, given, where)
     previous = previous_reports(flow_run, given, where)
     depends_on = _depends_on(flow_run, step_id)
-    own = (symbol, timeframe, prompt_id, candles, manifest, previous, depends_on)
+    own = (own_step_id, symbol, timeframe, prompt_id, candles, manifest, previous, depends_on)
     error = _error(collect(own_id), collect(*own), collect(profile))
     if error is not None:
         return Failure(error)
@@ -94,6 +96,12 @@ def _run_id(value: object, run_id: str) -> Result[str, Problems]:
     if value == run_id:
         return Success(run_id)
     return problem("runId", f"is {value!r:.80}; must be the document's id, {run_id}")
+
+
+def _step_id(step_id: str) -> Result[str, Problems]:
+    if is_usable_id(step_id):
+        return Success(step_id)
+    return problem(document_path("steps", step_id[:200]), "the step id must be fit to name an object (4.17)")
 
 
 def _text(value: object, pattern: re.Pattern[str], where: str, example: str) -> Result[str, Problems]:

@@ -27,7 +27,7 @@ def test_the_run_id_is_in_the_subject() -> None:
         ("", "bad_subject"),
     ],
 )
-def test_a_subject_that_makes_no_sense_is_ignored_with_a_reason(subject: Any, reason: str) -> None:
+def test_4_20_a_subject_that_makes_no_sense_is_ignored_with_a_reason(subject: Any, reason: str) -> None:
     assert run_id_of(subject, "flow_runs") == Ignored(reason)
 
 

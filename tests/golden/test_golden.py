@@ -99,11 +99,7 @@ class Case:
         )
         world = World(inputs, templates=self.templates, usage=self.usage, answers=self.answers)
         result = world.run()
-        moments = [
-            *((begun, 0, n, events_begun(effect)) for n, (begun, effect, _) in enumerate(world.trace)),
-            *((o.at, 1, n, events_done(effect, o)) for n, (_, effect, o) in enumerate(world.trace)),
-        ]
-        said = [event for *_, events in sorted(moments, key=lambda one: one[:3]) for event in events]
+        said = world.said(events_begun, events_done)
         return {"logged": [_entry(event) for event in [*said, *events_of_result(result)]]}
 
 
