@@ -121,7 +121,15 @@ def canary_accounts(**limits: int) -> tuple[SandboxAccount, ...]:
 class Service:
     """The service on one port, under functions-framework; it may die and be started again."""
 
-    def __init__(self, variables: Mapping[str, str], port: int | None = None, *, real: bool = False) -> None:
+    def __init__(
+        self,
+        variables: Mapping[str, str],
+        port: int | None = None,
+        *,
+        real: bool = False,
+        target: str = "worker_chart_export",
+    ) -> None:
+        self.target = target
         self.port = port or free_port()
         self.url = f"http://{HOST}:{self.port}/"
         self.stdout: list[str] = []
@@ -135,7 +143,7 @@ class Service:
 
     def launch(self) -> Self:
         """Start the process, and wait for nothing."""
-        options = ("--target", "worker_chart_export", "--signature-type", "cloudevent", "--host", HOST)
+        options = ("--target", self.target, "--signature-type", "cloudevent", "--host", HOST)
         self._process = zygote.start(
             [SCRIPTS / "functions-framework", "--source", "service.py", *options, "--port", str(self.port)],
             cwd=ROOT,
@@ -170,8 +178,12 @@ class Service:
 
     def kill(self) -> None:
         """End the process and its children with SIGKILL, at once."""
+        self.signal(signal.SIGKILL)
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the process and its children."""
         assert self._process is not None
-        os.killpg(self._process.pid, signal.SIGKILL)
+        os.killpg(self._process.pid, number)
 
     def terminate(self) -> None:
         """Ask the process to end, as Cloud Run does."""
