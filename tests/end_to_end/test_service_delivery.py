@@ -198,7 +198,7 @@ def test_a_stale_event_of_a_step_that_is_done_changes_nothing(world: World) -> N
     payload = protobuf_payload(f"flow_runs/{run_id}", a_run(run_id))
     assert post(world.service.url, payload, subject=subject_of(run_id), id=(one := an_id())) == 200
     assert world.run(run_id) == before
-    assert world.await_entry("claim_attempt", eventId=one)["reason"] == "step_not_ready"
+    assert world.await_entry("claim_attempt", eventId=one)["reason"] == "not_ready"
 
 
 # Events that make no sense.
