@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
+import effects
 from core.charts.naming import object_uri
 from core.documents import field as field_of
 from core.events import LogEvent
@@ -27,11 +28,21 @@ from effects import (
     HOPED_BLOB,
     Blob,
     CallModel,
+    ClaimLost,
+    ClaimStep,
+    EffectFailed,
+    FinalizeLost,
+    FinalizeStep,
     LoadPrompt,
     LoadSchema,
     ModelAnswered,
     ModelRefused,
+    ObjectNotRead,
+    ObjectNotStored,
+    Outcome,
     PromptLoaded,
+    PutObject,
+    ReadObject,
     SchemaLoaded,
     blob,
 )
@@ -342,6 +353,77 @@ class ReportWorld(VirtualWorld[State]):
         if script == "hoped":
             return ModelAnswered(purpose=effect.purpose, response=HOPED_BLOB, duration_ms=0, at=now)
         return read_reply(effect, as_reply(script), (Secret(GEMINI_KEY),), now, now)
+
+
+# A world as a golden file describes it.
+
+
+def world_as_given(given: Mapping[str, Any]) -> ReportWorld:
+    """Return the world of the builders' defaults, changed where the description says so.
+
+    `step` changes the report step, `steps` others, `flowRun` the document, `claimed` the document by the time of the claim; an object, prompt
+    or schema that is null is missing; `answers` are those of `as_reply`; `outcomes` are what goes wrong, by effect (see `_scripted`).
+    """
+    steps = {**report_steps(), **given.get("steps", {})}
+    steps[REPORT_ID] = {**steps[REPORT_ID], **given.get("step", {})}
+    flow_run = a_report_flow_run(steps, **given.get("flowRun", {}))
+    inputs = some_report_inputs(
+        flow_run,
+        wanted_step=given.get("wanted"),
+        variables=given.get("settings", {}),
+        fixtures=frozenset(given.get("fixtures", ())),
+    )
+    world = ReportWorld(
+        inputs,
+        prompts=_present({PROMPT_ID: a_prompt(), **given.get("prompts", {})}),
+        schemas=_present({SCHEMA_ID: a_schema(), **given.get("schemas", {})}),
+        answers=given.get("answers", ["good"]),
+        given={
+            name: _content(one) for name, one in _present({**stored_objects(), **given.get("objects", {})}).items()
+        },
+        latency={getattr(effects, name): timedelta(seconds=n) for name, n in given.get("seconds", {}).items()},
+    )
+    scripts = {
+        name: [one] if isinstance(one, str) else list(one) for name, one in given.get("outcomes", {}).items()
+    }
+    kinds = {getattr(effects, name.split()[0]) for name in scripts}
+    world.replies = dict.fromkeys(kinds, lambda effect, at: _scripted(world, scripts, effect, at))
+    world.documents[RUN_PATH] = {**world.documents[RUN_PATH], **given.get("claimed", {})}
+    return world
+
+
+def _present(documents: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: one for name, one in documents.items() if one is not None}
+
+
+def _content(value: Any) -> bytes:
+    """Return an object's bytes: as they are, a report, so many bytes, or JSON."""
+    if isinstance(value, bytes):
+        return value
+    if value == "a report":
+        return report_bytes()
+    return b" " * value if isinstance(value, int) else json.dumps(value).encode()
+
+
+def _scripted(world: ReportWorld, scripts: Mapping[str, list[str]], effect: Any, at: datetime) -> Outcome:
+    """Return the next scripted outcome of the effect: a reason, or 'broken'; after the last one all goes well, unless it is 'always'."""
+    name = type(effect).__name__
+    script = scripts.get(f"{name} {getattr(effect, 'name', '')}", scripts.get(name, []))
+    if not script:
+        return world.hoped(effect, at)
+    word, _, rest = script[0].partition(" ")
+    if rest != "always":
+        script.pop(0)
+    if word == "broken":
+        return EffectFailed(effect=effect, error_type="OSError", message="scripted", at=at)
+    reason: Any = word
+    outcomes: dict[type, Callable[[], Outcome]] = {
+        ClaimStep: lambda: ClaimLost(reason=reason, at=at),
+        FinalizeStep: lambda: FinalizeLost(reason=reason, at=at),
+        ReadObject: lambda: ObjectNotRead(name=effect.name, reason=reason, message="scripted", at=at),
+        PutObject: lambda: ObjectNotStored(name=effect.name, reason=reason, message="scripted", at=at),
+    }
+    return outcomes[type(effect)]()
 
 
 def _blob(documents: Mapping[str, Any], name: str) -> Blob | None:

@@ -216,6 +216,11 @@ def _on_stored(state: State, outcome: ObjectStored) -> State:
     return succeed(state, own_execution(state))
 
 
+def _on_waited_to_finalize(state: State, outcome: Waited) -> State:
+    """Try again; a wait that was begun while loading has nothing to do with it."""
+    return try_finalize(state) if outcome.reason == "finalize" else state
+
+
 # Effects that broke in a way nobody foresaw.
 
 
@@ -233,7 +238,9 @@ def _broke(state: State, outcome: EffectFailed) -> State:
 
 def _wait_broke(state: State, outcome: EffectFailed) -> State:
     """Take a wait that broke for one that is over."""
-    return _REACTIONS[state.phase, Waited](state, outcome)
+    assert isinstance(outcome.effect, Wait)
+    over = Waited(reason=outcome.effect.reason, chart_template_id=None, at=outcome.at)
+    return _REACTIONS[state.phase, Waited](state, over)
 
 
 _REACTIONS: dict[tuple[Phase, type], Reaction] = {
@@ -256,7 +263,7 @@ _REACTIONS: dict[tuple[Phase, type], Reaction] = {
     (Phase.WRITING, Waited): lambda state, _: put_report(state),
     (Phase.FINALIZING, StepFinalized): lambda state, _: finalized(state),
     (Phase.FINALIZING, FinalizeLost): lambda state, outcome: nothing_done(state, outcome.reason),
-    (Phase.FINALIZING, Waited): lambda state, _: try_finalize(state),
+    (Phase.FINALIZING, Waited): _on_waited_to_finalize,
 }
 """What each phase makes of an outcome. What is not here changes nothing: it came late, or only the log cares."""
 

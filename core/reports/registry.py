@@ -113,7 +113,7 @@ def _required(schema: object) -> tuple[Any, ...]:
 
 
 def _resolved(root: Mapping[str, Any], schema: object) -> object:
-    """Follow references inside the document; one that leads nowhere, or in a circle, requires nothing."""
+    """Follow references inside the document; one that leads nowhere, or too far, requires nothing."""
     for _ in range(_MAX_REFERENCES):
         reference = field(schema, "$ref")
         if not isinstance(reference, str):

@@ -60,7 +60,7 @@ def parse_report_step(
     timeframe = _text(
         field(step, "timeframe"), _TIMEFRAME, document_path("steps", step_id, "timeframe"), "like 1M, 4h or 1d"
     )
-    prompt_id = _text(field(inputs, "llm", "promptId"), _PROMPT_ID, f"{where}.llm.promptId", "the id of a prompt")
+    prompt_id = _text(field(inputs, "llm", "promptId"), _PROMPT_ID, f"{where}.llm.promptId", "that names a prompt")
     given = inputs if isinstance(inputs, Mapping) else {}
     candles, manifest = candles_uri(flow_run, given, where), manifest_uri(flow_run, given, where)
     previous = previous_reports(flow_run, given, where)

@@ -120,11 +120,13 @@ def test_4_25_a_schema_that_cannot_be_applied_is_refused_before_the_model_is_ask
     assert {one.where for one in problems} == {"jsonSchema"}
 
 
-def test_references_that_go_in_a_circle_require_nothing() -> None:
-    circle = {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "not": {}}
-    summary = {**a_json_schema(), **circle}
-    summary["properties"] = {"other": {"$ref": "#/$defs/a"}, "summary": {"if": False, "$ref": "#/$defs/c"}}
-    assert parse_schema(SCHEMA_ID, a_schema(jsonSchema=summary)).failure()
+def test_references_are_not_followed_for_ever() -> None:
+    chain = {f"n{number}": {"$ref": f"#/$defs/n{number + 1}"} for number in range(30)}
+    whole = {"$ref": "#/$defs/n0", "$defs": {**chain, "n30": a_json_schema()}}
+    problems = parse_schema(SCHEMA_ID, a_schema(jsonSchema=whole)).failure()
+    assert {one.message for one in problems} == {
+        f"must require {one}" for one in ("summary", "details", "summary.markdown")
+    }
 
 
 def test_a_schema_of_an_unknown_draft_is_judged_by_the_latest() -> None:

@@ -19,8 +19,10 @@ from core.charts.settings import LOCAL_DEFAULTS, ChartConfiguration, parse_confi
 from core.charts.state import chart_inputs
 from core.charts.summary import text_summary
 from core.charts.usage import MOCK_USAGE_COLLECTION, USAGE_COLLECTION, usage_path
+from core.documents import field
 from core.events import LogEvent
 from core.problems import document_path
+from core.reports.summary import text_summary as report_summary
 from core.rules import decide
 from core.settings import Given
 from effects import AdvanceFlow, CallChartApi, FieldChange, FlowAdvanced, FlowUnchanged, LeasePolicy
@@ -28,11 +30,13 @@ from effects.encoding import encode_effect
 from effects.moments import parse_moment
 from interpreters.dry_run import describe
 from tests.builders import CANARY, NOW, RUN_PATH, STEP_ID, a_flow_run, a_plain_step, a_step, templates
+from tests.report_world import GEMINI_KEY, REPORT_ID, world_as_given
 from tests.world import World, answered
 
 STEP_MAX_ATTEMPTS = 3
 FOLDER = Path(__file__).parent
-CASES = sorted(path for folder in ("advances", "logs", "plans") for path in (FOLDER / folder).glob("*.json"))
+FOLDERS = ("advances", "logs", "plans", "report_logs", "reports")
+CASES = sorted(path for folder in FOLDERS for path in (FOLDER / folder).glob("*.json"))
 
 
 class Case:
@@ -124,7 +128,34 @@ def advanced(given: Mapping[str, Any]) -> dict[str, Any]:
     return {"status": outcome.status, "changes": [_change(change) for change in outcome.changes]}
 
 
-RUNNERS = {"plans": planned, "logs": logged, "advances": advanced}
+def reported(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a run of the report program does in a scripted world, and what becomes of the step."""
+    world = world_as_given(given)
+    result = world.run()
+    begun = [effect for effect, outcome in world.history if outcome is None]
+    effects: list[Any] = (
+        [encode_effect(effect) for effect in begun]
+        if given.get("as") == "json"
+        else [f"{type(effect).__name__}: {describe(effect)}" for effect in begun]
+    )
+    step = field(world.documents[RUN_PATH], "steps", given.get("wanted") or REPORT_ID)
+    became = {name: step[name] for name in ("status", "error") if name in step}
+    return {"effects": effects, "result": report_summary(result), "step": became}
+
+
+def report_logged(given: Mapping[str, Any]) -> dict[str, Any]:
+    world = world_as_given(given)
+    world.run()
+    return {"logged": [_entry(event) for event in world.log()]}
+
+
+RUNNERS = {
+    "plans": planned,
+    "logs": logged,
+    "advances": advanced,
+    "reports": reported,
+    "report_logs": report_logged,
+}
 
 
 def _change(change: FieldChange) -> dict[str, Any]:
@@ -157,8 +188,26 @@ def test_there_are_enough_cases_of_the_orchestrator() -> None:
     assert len(list((FOLDER / "advances").glob("*.json"))) >= 20
 
 
+CODES = {
+    "FLOW_RUN_INVALID", "INVALID_STEP_INPUTS", "LLM_PROFILE_INVALID", "PROMPT_NOT_FOUND", "LLM_SAFETY_BLOCK",
+    "INVALID_STRUCTURED_OUTPUT", "GEMINI_REQUEST_FAILED", "RATE_LIMITED", "GCS_WRITE_FAILED", "TIME_BUDGET_EXCEEDED",
+    "GCS_READ_FAILED", "INTERNAL_ERROR",
+}  # fmt: skip
+REASONS = {
+    "flow_run_missing", "flow_run_invalid", "flow_run_not_running", "no_ready_step", "dependency_not_succeeded",
+    "not_ready", "already_final", "not_running", "claimed_by_another", "lease_expired",
+}  # fmt: skip
+
+
+def test_4_6_there_is_a_case_of_every_error_code_and_every_no_op_reason_of_a_report() -> None:
+    results = [json.loads(path.read_text("utf-8"))["result"] for path in (FOLDER / "reports").glob("*.json")]
+    assert {one.rpartition("error=")[2] for one in results if "error=" in one} == CODES
+    assert {one.rpartition("NOOP: ")[2] for one in results if "NOOP: " in one} == REASONS
+
+
 def test_no_golden_file_holds_a_key() -> None:
-    assert [path.name for path in CASES if CANARY in path.read_text("utf-8")] == []
+    held = [path.name for path in CASES if any(key in path.read_text("utf-8") for key in (CANARY, GEMINI_KEY))]
+    assert held == []
 
 
 def test_file_names_are_what_the_cases_say() -> None:
