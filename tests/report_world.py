@@ -267,7 +267,7 @@ def as_reply(script: Any) -> Reply | NoReply:
     if script == "good":
         return Reply(json.dumps(a_response(GOOD)).encode())
     if script in {"timeout", "network", "missing"}:
-        kind = "fixture_missing" if script == "missing" else script
+        kind: Any = "fixture_missing" if script == "missing" else script
         return NoReply(kind=kind, message=f"scripted {script}")
     status, _, said = script.partition(" ")
     if status.isdigit():
@@ -321,8 +321,8 @@ class ReportWorld(VirtualWorld[State]):
         self.store(self.given)
         hopes = Hopes(self.documents)
         hopes.table |= {
-            LoadPrompt: lambda effect, at: PromptLoaded(content=_blob(self.prompts, effect.prompt_id), at=at),
-            LoadSchema: lambda effect, at: SchemaLoaded(content=_blob(self.schemas, effect.schema_id), at=at),
+            LoadPrompt: self._prompt,
+            LoadSchema: self._schema,
             CallModel: self._answer,
         }
         return hopes
@@ -347,6 +347,12 @@ class ReportWorld(VirtualWorld[State]):
         """Return the step's error as it stands in the document."""
         error: Mapping[str, Any] = field_of(self.step, "error")
         return error
+
+    def _prompt(self, effect: LoadPrompt, now: datetime) -> PromptLoaded:
+        return PromptLoaded(content=_blob(self.prompts, effect.prompt_id), at=now)
+
+    def _schema(self, effect: LoadSchema, now: datetime) -> SchemaLoaded:
+        return SchemaLoaded(content=_blob(self.schemas, effect.schema_id), at=now)
 
     def _answer(self, effect: CallModel, now: datetime) -> ModelAnswered | ModelRefused:
         script = self.answers[min(len(self.outcomes(ModelAnswered)), len(self.answers) - 1)]

@@ -765,7 +765,7 @@ def test_4_7_where_there_is_nothing_to_do_nothing_is_emitted(changes: dict[str, 
 
 def test_an_outcome_after_the_end_changes_nothing() -> None:
     ended = LLM_REPORT.start(some_report_inputs(a_report_flow_run({}))).state
-    following = LLM_REPORT.react(ended, Waited(reason="x", chart_template_id=None, at=NOW))
+    following = LLM_REPORT.react(ended, Waited(reason="store", chart_template_id=None, at=NOW))
     assert (following.effects, following.state.result) == ((), ended.result)
 
 

@@ -131,7 +131,7 @@ def test_references_are_not_followed_for_ever() -> None:
 
 def test_a_schema_of_an_unknown_draft_is_judged_by_the_latest() -> None:
     schema = {**a_json_schema(), "$schema": "https://example.com/my-draft"}
-    assert parse_schema(SCHEMA_ID, a_schema(jsonSchema=schema)).unwrap()
+    assert parse_schema(SCHEMA_ID, a_schema(jsonSchema=schema)).unwrap().json_schema == schema
 
 
 def test_the_hash_is_of_sorted_keys_without_spaces_in_utf_8() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from effects import FinalizeStep
+from effects import CallModel, FinalizeStep
 from effects.encoding import encode_effect, encode_outcome
 from tests.builders import RUN_PATH
 from tests.report_world import (
@@ -105,7 +105,7 @@ def canaries_in(value: object) -> list[str]:
 def test_the_canaries_do_reach_the_model_and_the_report() -> None:
     world = world_of([answered["valid"]], "real", a_json_schema(), json.dumps(CANDLES).encode())
     world.run()
-    (asked,) = [effect for _, effect, _ in world.trace if type(effect).__name__ == "CallModel"]
+    (asked,) = world.effects(CallModel)
     shown = f"{asked.system.data!r}{asked.user.data!r}"
     assert [one for one in (SYSTEM, USER, CANDLES, PREVIOUS) if one not in shown] == []
     assert ANSWER in world.stored()[REPORT_NAME].decode()

@@ -102,7 +102,8 @@ def outcomes(effect: Effect, luck: Luck, at: datetime) -> Outcome:
     """Return any outcome that the effect could have."""
     if luck.random.random() < luck.trouble / 10:
         return EffectFailed(effect=effect, error_type="OSError", message="scripted", at=at)
-    return _OUTCOMES[type(effect)](effect, luck, at)
+    outcome: Outcome = _OUTCOMES[type(effect)](effect, luck, at)
+    return outcome
 
 
 def _claim(effect: ClaimStep, luck: Luck, at: datetime) -> Outcome:
