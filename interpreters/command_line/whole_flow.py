@@ -33,7 +33,6 @@ from interpreters.command_line.homes import (
     chosen_state_dir,
     held,
     opened,
-    place,
     state_dir_option,
     stored_flow_run,
 )
@@ -110,7 +109,7 @@ def run_flow(
         if known is not None and known.get("status") not in ENDED_RUNS:
             message = f"run {run_id} is stored in {home.name} and has not ended; {to_go_on}"
             stop(f"--flow-run-path {flow_run_path}", message)
-        place(flow_run, flow_run_path, home)
+        _begin(home, flow_run)
         flow_run = _drive(home, run_id, settings, flags, files, to_go_on)
     _finish(flow_run, output_summary)
 
@@ -139,6 +138,13 @@ def resume_flow(
         files = _given_files(given, flow_run)
         flow_run = _drive(home, run_id, settings, flags, files, to_go_on)
     _finish(flow_run, output_summary)
+
+
+def _begin(home: StateDirectory, flow_run: Document) -> None:
+    try:
+        home.place_alone(flow_run)
+    except StoreUnusableError as error:
+        stop(home.name, f"cannot be written: {error}")
 
 
 def _to_go_on(run_id: str, given: tuple[str, ...], **flags: object) -> str:
