@@ -7,7 +7,6 @@ import multiprocessing
 import os
 import shlex
 import signal
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -41,6 +40,7 @@ from tests.end_to_end.console import (
     start,
 )
 from tests.end_to_end.pacing_server import PacingServer, serving, slowly
+from tests.end_to_end.zygote import Process
 
 FILE = FLOW_RUNS / "candles_then_charts.json"
 FLOW_RUN: dict[str, Any] = json.loads(FILE.read_text("utf-8"))
@@ -324,10 +324,13 @@ def real(server: PacingServer) -> dict[str, str]:
     }
 
 
-def begin(folder: Path, server: PacingServer, until: str) -> subprocess.Popen[str]:
-    """Start a run and return when its second step has come to that event."""
+def begin(folder: Path, server: PacingServer, until: str) -> Process:
+    """Start a run and return when its second step has come to that event.
+
+    With a fresh interpreter: one whose imports are made is over before anyone can kill it.
+    """
     folder.mkdir()
-    process = start(Call(folder, RUN, TDA, real(server)))
+    process = start(Call(folder, RUN, TDA, real(server), real=True))
     assert process.stderr is not None
     for line in process.stderr:
         entry = json.loads(line)
