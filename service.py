@@ -36,7 +36,7 @@ from core.flow.settings import VARIABLES as FLOW_VARIABLES
 from core.flow.settings import parse_flow_settings
 from core.flow.summary import changes_as_json
 from core.problems import Problems, collect
-from core.settings import Given
+from core.settings import Given, whole_number
 from effects import Document
 from interpreters.clock import SystemClock
 from interpreters.cloud import Cloud
@@ -44,6 +44,8 @@ from interpreters.firestore_events import read_event
 from interpreters.telemetry import JsonLog
 
 _CLOCK = SystemClock()
+_ASSUMED_LEASE = whole_number(0, 10**9)
+"""Seconds: some thirty years are as good as forever, and can still be counted with."""
 
 
 class EventService(ABC):
@@ -215,9 +217,12 @@ def advance_flow(event: Any) -> None:
 def reap_abandoned_steps(request: flask.Request) -> tuple[dict[str, Any], int]:
     """Handle a scheduler's call: look through all RUNNING flow_runs for abandoned steps (`?assumeLease=SECONDS`)."""
     text = request.args.get("assumeLease")
-    if text is not None and not (text.isascii() and text.isdigit()):
-        return {"error": "assumeLease must be a whole number of seconds"}, 400
-    return _flow_advancer().reap(None if text is None else int(text))
+    if text is None:
+        return _flow_advancer().reap(None)
+    seconds = _ASSUMED_LEASE(Given(text, "assumeLease"))
+    if isinstance(seconds, Failure):
+        return {"error": "; ".join(map(str, seconds.failure()))}, 400
+    return _flow_advancer().reap(seconds.unwrap())
 
 
 _SERVICES: Mapping[str, Callable[[], object]] = {
