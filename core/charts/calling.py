@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from core.backoff import backoff
 from core.charts.answers import Meaning, meaning_of
-from core.charts.backoff import backoff
 from core.charts.failing import api_failed, fail, is_recorded
 from core.charts.naming import png_fixture_name
 from core.charts.reserving import assigned, is_stale, release, start_by
