@@ -43,7 +43,7 @@ from core.reports.settings import CLOUD_DEFAULTS as REPORT_DEFAULTS
 from core.reports.settings import VARIABLES as REPORT_VARIABLES
 from core.reports.settings import parse_report_configuration
 from core.reports.state import ReportResult
-from core.settings import Given
+from core.settings import Given, whole_number
 from effects import Document
 from interpreters.clock import SystemClock
 from interpreters.cloud import Cloud
@@ -52,6 +52,8 @@ from interpreters.ports import DocumentStore
 from interpreters.telemetry import JsonLog
 
 _CLOCK = SystemClock()
+_ASSUMED_LEASE = whole_number(0, 10**9)
+"""Seconds: some thirty years are as good as forever, and can still be counted with."""
 
 
 class EventService(ABC):
@@ -280,9 +282,12 @@ def advance_flow(event: Any) -> None:
 def reap_abandoned_steps(request: flask.Request) -> tuple[dict[str, Any], int]:
     """Handle a scheduler's call: look through all RUNNING flow_runs for abandoned steps (`?assumeLease=SECONDS`)."""
     text = request.args.get("assumeLease")
-    if text is not None and not (text.isascii() and text.isdigit()):
-        return {"error": "assumeLease must be a whole number of seconds"}, 400
-    return _flow_advancer().reap(None if text is None else int(text))
+    if text is None:
+        return _flow_advancer().reap(None)
+    seconds = _ASSUMED_LEASE(Given(text, "assumeLease"))
+    if isinstance(seconds, Failure):
+        return {"error": "; ".join(map(str, seconds.failure()))}, 400
+    return _flow_advancer().reap(seconds.unwrap())
 
 
 _SERVICES: Mapping[str, Callable[[], object]] = {

@@ -41,6 +41,8 @@ class ClaimStep:
     """Unique to this run of the worker; later writes are fenced by it."""
     lease_seconds: int
     """How long the claim holds; after that the step counts as abandoned."""
+    in_order: bool = False
+    """Take it only in a RUNNING run, and only if all steps it depends on have SUCCEEDED."""
 
 
 @word

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from core.charts.settings import ChartConfiguration
+from core.documents import Decision, ReplaceDocument
 from core.flow.flow_run import FLOW_RUNS_COLLECTION, flow_run_path
 from core.flow.settings import FlowSettings
 from core.reports.settings import ReportConfiguration
@@ -146,6 +147,12 @@ class StateDirectory:
     def artifact(self, uri: str) -> bytes | None:
         """Return the bytes of a stored artifact, None where it cannot be read."""
         return read_artifact(self._objects, uri, self._clock)
+
+    def place_alone(self, flow_run: Document) -> None:
+        """Store a flow_run that is held alone: whoever was at work on the stored one is gone, whatever its lease says."""
+        change = ReplaceDocument(path=flow_run_path(flow_run["runId"]), document=flow_run)
+        with _in_words():
+            self.documents.transact((change.path,), lambda _: Decision(None, (change,)))
 
     def export(self, run_id: str) -> None:
         """Write the stored flow_run as a file to look at."""

@@ -58,7 +58,7 @@ class JsonLog:
             **event.fields,
         }
         with self._lock, suppress(OSError, ValueError):
-            self._stream.write(json.dumps(entry, ensure_ascii=False) + "\n")
+            self._stream.write(json.dumps(entry, ensure_ascii=False, default=str) + "\n")
             self._stream.flush()
 
 

@@ -7,18 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from core.backoff import backoff
 from core.charts.manifest import ManifestFailure, ManifestItem, build_manifest, encode_manifest
 from core.charts.naming import manifest_name, object_uri
 from core.charts.state import Chart, Phase, Stage, State, StepResult
-from core.failures import INTERNAL_ERROR, MANIFEST_WRITE_FAILED, step_error
+from core.failures import MANIFEST_WRITE_FAILED, step_error
+from core.flow.step_run import finalize_again, left_to_lease, object_give_up_at, pause
 from effects import EffectFailed, FinalizeStep, PutObject, StepError, TerminalStatus, Wait, blob
-
-GIVE_UP_SECONDS = 30
-"""An object is given up after this long."""
-MAX_FINALIZE_TRIES = 4
 
 
 def write_manifest(state: State) -> State:
@@ -58,7 +54,7 @@ def manifest_stored(state: State) -> State:
 
 def manifest_not_stored(state: State, message: str) -> State:
     """Return the state in which the manifest is tried again, or given up and the step FAILED."""
-    again_at = state.now + backoff(state.tries, *_who(state))
+    again_at = pause(state)
     if again_at >= _manifest_give_up_at(state):
         error = step_error(MANIFEST_WRITE_FAILED, f"the manifest could not be stored: {message}", _counts(state))
         return finalize(state, "FAILED", error)
@@ -94,14 +90,7 @@ def finalized(state: State) -> State:
 
 def not_finalized(state: State, outcome: EffectFailed) -> State:
     """Return the state in which finalizing is tried again, or left to the lease."""
-    if state.tries < MAX_FINALIZE_TRIES:
-        until = state.now + backoff(state.tries, *_who(state))
-        return state.emit(Wait(until=until, reason="finalize", chart_template_id=None))
-    error = step_error(
-        INTERNAL_ERROR,
-        f"the step could not be finalized ({outcome.error_type}) and stays RUNNING until its lease runs out",
-    )
-    return ended(state, _result(state, "FAILED", error))
+    return finalize_again(state) or ended(state, _result(state, "FAILED", left_to_lease(outcome.error_type)))
 
 
 def nothing_done(state: State, reason: str) -> State:
@@ -114,18 +103,8 @@ def ended(state: State, result: StepResult) -> State:
     return replace(state, phase=Phase.ENDED, result=result)
 
 
-def object_give_up_at(state: State, since: datetime, share: float) -> datetime:
-    """Return when to give an object up: after 30 s, or when its share of the finalize reserve is used."""
-    reserve = timedelta(seconds=state.inputs.settings.finalize_budget_seconds)
-    return min(since + timedelta(seconds=GIVE_UP_SECONDS), state.inputs.calls_end + reserve * share)
-
-
 def _manifest_give_up_at(state: State) -> datetime:
     return object_give_up_at(state, state.manifest_since or state.now, 2 / 3)
-
-
-def _who(state: State) -> tuple[str, str]:
-    return state.inputs.flow_run_path, state.step_id
 
 
 def _items(state: State) -> list[ManifestItem]:

@@ -13,10 +13,10 @@ from core.charts.state import Chart, Ledger, Stage, State
 from core.failures import (
     CHART_API_FAILED,
     CHART_API_LIMIT_EXCEEDED,
-    INTERNAL_ERROR,
     TIME_BUDGET_EXCEEDED,
     step_error,
 )
+from core.flow.step_run import effect_broke
 from effects import EffectFailed, RecordReply, StepError, blob
 
 
@@ -33,8 +33,7 @@ def fail(state: State, chart: Chart, error: StepError) -> State:
 
 def fail_unforeseen(state: State, chart: Chart, outcome: EffectFailed) -> State:
     """Return the state in which the request failed in a way nobody foresaw."""
-    message = f"{type(outcome.effect).__name__} failed unexpectedly: {outcome.error_type}"
-    return fail(state, chart, step_error(INTERNAL_ERROR, message, {"errorType": outcome.error_type}))
+    return fail(state, chart, effect_broke(outcome))
 
 
 def is_recorded(state: State, chart: Chart) -> bool:

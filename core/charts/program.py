@@ -5,16 +5,14 @@ Owns the order of phases: claim, recall of an earlier attempt, templates, drawin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from returns.result import Failure
 
 from core.charts.calling import on_refused, on_rendered
 from core.charts.drawing import draw, on_waited
 from core.charts.ending import (
-    MAX_FINALIZE_TRIES,
     ended,
     finalize,
     finalized,
@@ -44,9 +42,20 @@ from core.charts.step import STEP_TYPE, parse_chart_step
 from core.charts.storing import on_not_stored, on_stored, storing_chart
 from core.charts.templates import parse_template, request_body
 from core.charts.usage import MOCK_USAGE_COLLECTION, USAGE_COLLECTION
-from core.failures import INTERNAL_ERROR, VALIDATION_FAILED, invalid, step_error
-from core.flow.leases import LEASE_MARGIN_SECONDS
+from core.failures import VALIDATION_FAILED, invalid, step_error
 from core.flow.selection import NothingToDo, select_step
+from core.flow.step_run import (
+    MAX_FINALIZE_TRIES,
+    Reaction,
+    Reactions,
+    claim_broke,
+    claim_of,
+    effect_broke,
+    next_of,
+    reacted,
+    waits_that_break,
+    worker_broke,
+)
 from core.program import Next, Program
 from effects import (
     AccountsExhausted,
@@ -77,41 +86,19 @@ from effects import (
     Waited,
 )
 
-Reaction = Callable[[State, Any], State]
-
 
 def start(inputs: Inputs) -> Next[State]:
     """Return the claim of the selected step, or an ended state that says why there is nothing to do."""
     state = State(inputs=inputs, now=inputs.now)
     chosen = select_step(inputs.flow_run, STEP_TYPE, inputs.wanted_step)
     if isinstance(chosen, NothingToDo):
-        return _next(nothing_done(replace(state, step_id=inputs.wanted_step or ""), chosen.reason))
-    claim = ClaimStep(
-        flow_run=inputs.flow_run_path,
-        step_id=chosen,
-        step_type=STEP_TYPE,
-        token=inputs.token,
-        lease_seconds=inputs.settings.invocation_timeout_seconds + LEASE_MARGIN_SECONDS,
-    )
-    return _next(replace(state, step_id=chosen).emit(claim))
+        return next_of(nothing_done(replace(state, step_id=inputs.wanted_step or ""), chosen.reason))
+    return next_of(replace(state, step_id=chosen).emit(claim_of(inputs, chosen, STEP_TYPE)))
 
 
 def react(state: State, outcome: Outcome) -> Next[State]:
     """Return what can begin after the outcome."""
-    state = replace(state, now=max(state.now, outcome.at))
-    if state.phase is Phase.ENDED:
-        return _next(state)
-    is_settled = isinstance(outcome, StepFinalized | FinalizeLost)
-    if state.lease_until is not None and state.now >= state.lease_until and not is_settled:
-        return _next(nothing_done(state, "lease_expired"))
-    reaction = _reaction_to(state.phase, outcome)
-    return _next(reaction(state, outcome) if reaction else state)
-
-
-def _reaction_to(phase: Phase, outcome: Outcome) -> Reaction | None:
-    if isinstance(outcome, EffectFailed):
-        return _BREAKDOWNS.get((phase, type(outcome.effect)))
-    return _REACTIONS.get((phase, type(outcome)))
+    return reacted(state, outcome, _REACTIONS, _BREAKDOWNS, nothing_done)
 
 
 def abort(state: State, error_type: str) -> Next[State]:
@@ -119,23 +106,19 @@ def abort(state: State, error_type: str) -> Next[State]:
 
     The finalize is fenced, so it only hits a step that is claimed by us; run again, it says what became of the first.
     """
-    error = step_error(INTERNAL_ERROR, f"the worker broke: {error_type}", {"errorType": error_type})
+    error = worker_broke(error_type)
     unsettled = [chart for chart in state.charts.values() if not chart.is_settled]
     is_tried_enough = state.phase is Phase.FINALIZING and state.tries >= MAX_FINALIZE_TRIES
-    if state.phase is Phase.ENDED or is_tried_enough:
+    if state.result is not None or is_tried_enough:
         result = state.result or StepResult(status="FAILED", step_id=state.step_id, error=error)
         return Next(ended(state, result))
     if state.phase is Phase.FINALIZING:
-        return _next(try_finalize(state))
+        return next_of(try_finalize(state))
     if state.phase is Phase.DRAWING and unsettled:
         for chart in unsettled:
             state = fail(state, chart, error)
-        return _next(state.emit(Wait(until=state.now, reason="backoff", chart_template_id=None)))
-    return _next(finalize(state, "FAILED", error))
-
-
-def _next(state: State) -> Next[State]:
-    return Next(replace(state, outbox=()), state.outbox)
+        return next_of(state.emit(Wait(until=state.now, reason="backoff", chart_template_id=None)))
+    return next_of(finalize(state, "FAILED", error))
 
 
 def _on_claimed(state: State, outcome: StepClaimed) -> State:
@@ -235,11 +218,7 @@ def _on_finalize_lost(state: State, outcome: FinalizeLost) -> State:
 
 
 def _claim_broke(state: State, outcome: EffectFailed) -> State:
-    """End the run: nothing is known to be claimed; if the claim did land, its lease will run out."""
-    error = step_error(
-        INTERNAL_ERROR, f"the claim failed: {outcome.error_type}", {"errorType": outcome.error_type}
-    )
-    result = StepResult(status="FAILED", step_id=state.step_id, error=error, is_claim_unknown=True)
+    result = StepResult(status="FAILED", step_id=state.step_id, error=claim_broke(outcome), is_claim_unknown=True)
     return ended(state, result)
 
 
@@ -271,8 +250,7 @@ def _png_put_broke(state: State, outcome: EffectFailed) -> State:
 
 
 def _recall_broke(state: State, outcome: EffectFailed) -> State:
-    message = f"looking for what an earlier attempt stored failed unexpectedly: {outcome.error_type}"
-    return finalize(state, "FAILED", step_error(INTERNAL_ERROR, message, {"errorType": outcome.error_type}))
+    return finalize(state, "FAILED", effect_broke(outcome, "looking for what an earlier attempt stored"))
 
 
 def _read_broke(state: State, outcome: EffectFailed) -> State:
@@ -282,24 +260,15 @@ def _read_broke(state: State, outcome: EffectFailed) -> State:
 
 
 def _manifest_put_broke(state: State, outcome: EffectFailed) -> State:
-    message = f"storing the manifest failed unexpectedly: {outcome.error_type}"
-    return finalize(state, "FAILED", step_error(INTERNAL_ERROR, message, {"errorType": outcome.error_type}))
+    return finalize(state, "FAILED", effect_broke(outcome, "storing the manifest"))
 
 
-def _wait_broke(state: State, outcome: EffectFailed) -> State:
-    """Take a wait that broke for one that is over."""
-    assert isinstance(outcome.effect, Wait)
-    wait = outcome.effect
-    waited = Waited(reason=wait.reason, chart_template_id=wait.chart_template_id, at=outcome.at)
-    return _REACTIONS[state.phase, Waited](state, waited)
-
-
-def _then_draw(react_to: Reaction) -> Reaction:
+def _then_draw(react_to: Reaction[State]) -> Reaction[State]:
     """Return the reaction followed by everything that can begin after it."""
     return lambda state, outcome: draw(react_to(state, outcome))
 
 
-_REACTIONS: dict[tuple[Phase, type], Reaction] = {
+_REACTIONS: Reactions[State] = {
     (Phase.CLAIMING, StepClaimed): _on_claimed,
     (Phase.CLAIMING, ClaimLost): _on_claim_lost,
     (Phase.RECALLING, ObjectsListed): on_listed,
@@ -325,7 +294,7 @@ _REACTIONS: dict[tuple[Phase, type], Reaction] = {
 }
 """What each phase makes of an outcome. What is not here changes nothing: it came late, or only the log cares."""
 
-_BREAKDOWNS: dict[tuple[Phase, type], Reaction] = {
+_BREAKDOWNS: Reactions[State] = {
     (Phase.CLAIMING, ClaimStep): _claim_broke,
     (Phase.RECALLING, ListObjects): _recall_broke,
     (Phase.RECALLING, ReadObject): _recall_broke,
@@ -336,7 +305,7 @@ _BREAKDOWNS: dict[tuple[Phase, type], Reaction] = {
     (Phase.DRAWING, PutObject): _then_draw(_png_put_broke),
     (Phase.WRITING_MANIFEST, PutObject): _manifest_put_broke,
     (Phase.FINALIZING, FinalizeStep): not_finalized,
-    **dict.fromkeys([(phase, Wait) for phase, outcome in _REACTIONS if outcome is Waited], _wait_broke),
+    **waits_that_break(_REACTIONS),
 }
 """What each phase makes of an effect that failed in a way nobody foresaw."""
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from core.backoff import backoff
-from core.charts.ending import finalize, object_give_up_at
+from core.charts.ending import finalize
 from core.charts.failing import fail
 from core.charts.images import is_whole_png
 from core.charts.manifest import fitting_manifest
@@ -18,6 +18,7 @@ from core.charts.naming import manifest_name, object_uri, png_second, step_folde
 from core.charts.state import Chart, Phase, Stage, State
 from core.charts.storing import UPLOAD_SHARE
 from core.failures import GCS_READ_FAILED, step_error
+from core.flow.step_run import object_give_up_at
 from effects import ListObjects, LoadTemplates, ObjectNotRead, ObjectRead, ObjectsListed, ReadObject, Wait
 from effects.moments import floor_second
 

@@ -15,6 +15,7 @@ from core.charts.accounts import mock_policies, real_policies
 from core.charts.settings import ChartConfiguration, ChartSettings
 from core.charts.step import ChartStep
 from core.charts.templates import ChartTemplate
+from core.flow.step_run import StepInputs, StepState, emit
 from effects import (
     AccountAssignment,
     AccountPolicy,
@@ -23,41 +24,19 @@ from effects import (
     Document,
     Effect,
     StepError,
-    TerminalStatus,
 )
 from effects.moments import utc_day
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Inputs:
+class Inputs(StepInputs):
     """What a run of the program is given."""
 
-    flow_run: Document
-    """The document as known before the claim: a hint."""
-    flow_run_path: str
-    """Where the document is stored."""
-    wanted_step: str | None
-    """The step to take; None takes the first READY one."""
     settings: ChartSettings
     real_accounts: tuple[AccountPolicy, ...]
     mock_accounts: tuple[AccountPolicy, ...]
     set_aside: frozenset[str]
     """Accounts this process uses no more."""
-    fixtures: frozenset[str]
-    """Keys of the fixtures that existed when the run began (record mode)."""
-    now: datetime
-    token: str
-    """Unique to this run."""
-
-    @property
-    def calls_end(self) -> datetime:
-        """Return the moment from which no call starts or goes on: the reserve for finalizing begins."""
-        return self.end - timedelta(seconds=self.settings.finalize_budget_seconds)
-
-    @property
-    def end(self) -> datetime:
-        """Return the moment the invocation must be over."""
-        return self.now + timedelta(seconds=self.settings.invocation_timeout_seconds)
 
 
 def chart_inputs(
@@ -212,14 +191,11 @@ class StepResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class State(StepState):
     """Everything known so far, and the effects that may begin now."""
 
     inputs: Inputs
-    now: datetime
     phase: Phase = Phase.CLAIMING
-    step_id: str = ""
-    lease_until: datetime | None = None
     step: ChartStep | None = None
     recall_since: datetime | None = None
     """When this attempt, not the first, began to look for what is stored, and for a manifest."""
@@ -241,12 +217,7 @@ class State:
     manifest: Blob | None = None
     manifest_since: datetime | None = None
     manifest_uri: str | None = None
-    tries: int = 0
-    """Tries of the recall, then of the manifest, then of the finalize."""
-    final_status: TerminalStatus | None = None
-    final_error: StepError | None = None
     result: StepResult | None = None
-    outbox: tuple[Effect, ...] = ()
 
     @property
     def free_places(self) -> int:
@@ -265,7 +236,7 @@ class State:
 
     def emit(self, *effects: Effect) -> State:
         """Return the state with effects that may begin now."""
-        return replace(self, outbox=(*self.outbox, *effects))
+        return emit(self, *effects)
 
     def with_chart(self, chart: Chart) -> State:
         """Return the state with one request changed."""

@@ -9,11 +9,11 @@ from dataclasses import replace
 from datetime import timedelta
 
 from core.backoff import backoff
-from core.charts.ending import object_give_up_at
 from core.charts.failing import fail
 from core.charts.naming import png_name
 from core.charts.state import Chart, Stage, State
 from core.failures import GCS_WRITE_FAILED, step_error
+from core.flow.step_run import object_give_up_at
 from effects import ObjectNotStored, ObjectStored, PutObject
 
 MAX_STORE_TRIES = 60

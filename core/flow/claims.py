@@ -13,6 +13,7 @@ from typing import Any
 from core.documents import Decision, Documents, ReplaceDocument, UpdateDocument, field
 from core.failures import error_document
 from core.flow.leases import CLAIM, attempts_of, lease_end, steps_under_lease
+from core.flow.selection import unmet_dependencies
 from core.flow.status import StepEvent, next_status
 from effects import (
     ClaimLost,
@@ -38,7 +39,19 @@ def claim_step(documents: Documents, effect: ClaimStep, now: datetime) -> Decisi
         return Decision(_claimed(flow_run, step, lease_end(step) or now, now))
     if field(step, "status") != "READY" or field(step, "stepType") != effect.step_type:
         return Decision(ClaimLost(reason="not_ready", at=now))
+    out_of_order = _out_of_order(flow_run, effect.step_id) if effect.in_order else None
+    if out_of_order is not None:
+        return Decision(ClaimLost(reason=out_of_order, at=now))
     return _take(flow_run, step, effect, now)
+
+
+def _out_of_order(flow_run: Document, step_id: str) -> str | None:
+    """Return why it is not this step's turn; a dependency that does not exist is an error of the input, not of the order."""
+    if flow_run.get("status") != "RUNNING":
+        return "flow_run_not_running"
+    steps = flow_run["steps"]
+    unmet = [one for one in unmet_dependencies(flow_run, step_id) if one in steps]
+    return "dependency_not_succeeded" if unmet else None
 
 
 def _take(flow_run: Document, step: Document, effect: ClaimStep, now: datetime) -> Decision[StepClaimed]:

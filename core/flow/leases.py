@@ -6,7 +6,7 @@ Owns the reading of `outputs.execution.claim`. Must not know what the work is, n
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from core.documents import field
@@ -57,6 +57,5 @@ def _is_silent(flow_run: Document, step: Mapping[str, Any], policy: LeasePolicy,
         flow_run.get("updatedAt"),
         flow_run.get("createdAt"),
     )
-    lease = timedelta(seconds=policy.assume_lease_seconds)
-    moments = (moment for moment in map(parse_moment, signs) if moment is not None)
-    return all(now - moment >= lease for moment in moments)
+    ages = ((now - moment).total_seconds() for moment in map(parse_moment, signs) if moment is not None)
+    return all(age >= policy.assume_lease_seconds for age in ages)

@@ -104,7 +104,8 @@ def what_it_waits_for(flow_run: Document, graph: Graph, served: Mapping[str, Any
     for one in in_order(graph):
         step_type = _type_of(flow_run, one)
         if graph.statuses[one] == "READY" and step_type not in served:
-            waiting = [step_id for step_id, ids in graph.depends_on.items() if one in ids]
-            behind = f"; {', '.join(sorted(waiting))} waits for it" if waiting else ""
+            waiting = sorted(step_id for step_id, ids in graph.depends_on.items() if one in ids)
+            verb = "waits" if len(waiting) == 1 else "wait"
+            behind = f"; {', '.join(waiting)} {verb} for it" if waiting else ""
             lines.append(f"{one} is READY, and no worker here serves {step_type}: --given {one}=FILE{behind}")
     return tuple(lines)

@@ -9,8 +9,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from core.backoff import backoff
-from core.failures import GCS_WRITE_FAILED, INTERNAL_ERROR, step_error
+from core.failures import GCS_WRITE_FAILED, step_error
+from core.flow.step_run import finalize_again, left_to_lease, object_give_up_at, pause
 from core.reports.report_file import ReportFacts
 from core.reports.state import Phase, ReportResult, State
 from effects import (
@@ -25,16 +25,12 @@ from effects import (
 )
 from effects.moments import rfc3339
 
-GIVE_UP_SECONDS = 30
-"""An object is given up after this long."""
-MAX_FINALIZE_TRIES = 4
 MAX_REPORT_BYTES = 8 * 1024 * 1024
 
 
 def give_up_at(state: State, since: datetime | None) -> datetime:
     """Return when to give an object up: after 30 s, and with time left to finalize."""
-    reserve = timedelta(seconds=state.inputs.settings.finalize_budget_seconds)
-    return min((since or state.now) + timedelta(seconds=GIVE_UP_SECONDS), state.inputs.calls_end + reserve * 2 / 3)
+    return object_give_up_at(state, since or state.now, 2 / 3)
 
 
 def look(state: State) -> State:
@@ -76,7 +72,7 @@ def report_not_stored(state: State, outcome: ObjectNotStored) -> State:
 
 def store_again(state: State, why: str) -> State:
     """Return the state in which the report is tried again after a pause, or given up."""
-    again_at = state.now + backoff(state.tries, *who(state))
+    again_at = pause(state)
     if again_at >= give_up_at(state, state.writing_since):
         return finalize(state, "FAILED", step_error(GCS_WRITE_FAILED, f"the report could not be stored: {why}"))
     waiting = replace(state, phase=Phase.WRITING)
@@ -156,11 +152,7 @@ def finalized(state: State) -> State:
 
 def not_finalized(state: State, outcome: EffectFailed) -> State:
     """Return the state in which finalizing is tried again, or left to the lease."""
-    if state.tries < MAX_FINALIZE_TRIES:
-        until = state.now + backoff(state.tries, *who(state))
-        return state.emit(Wait(until=until, reason="finalize", chart_template_id=None))
-    message = f"the step could not be finalized ({outcome.error_type}) and stays RUNNING until its lease runs out"
-    return ended(state, _result(state, "FAILED", step_error(INTERNAL_ERROR, message)))
+    return finalize_again(state) or ended(state, _result(state, "FAILED", left_to_lease(outcome.error_type)))
 
 
 def nothing_done(state: State, reason: str) -> State:
@@ -171,11 +163,6 @@ def nothing_done(state: State, reason: str) -> State:
 def ended(state: State, result: ReportResult) -> State:
     """Return the ended state with this result."""
     return replace(state, phase=Phase.ENDED, result=result)
-
-
-def who(state: State) -> tuple[str, str]:
-    """Return what the jitter of pauses is derived from."""
-    return state.inputs.flow_run_path, state.step_id
 
 
 def _result(state: State, status: TerminalStatus, error: StepError | None) -> ReportResult:

@@ -22,7 +22,7 @@ from core.failures import (
     step_error,
 )
 from core.problems import Problem, Problems
-from core.reports.ending import give_up_at, who
+from core.reports.ending import give_up_at
 from core.reports.references import GcsUri, parse_uri
 from core.reports.registry import OutputSchema, Prompt, parse_prompt, parse_schema
 from core.reports.state import Artifact, Phase, State
@@ -210,7 +210,7 @@ def on_not_read(state: State, outcome: ObjectNotRead) -> State:
         return state
     one = state.artifacts[number]
     if outcome.reason == "failed":
-        again_at = state.now + backoff(one.tries, *who(state), outcome.name)
+        again_at = state.now + backoff(one.tries, state.inputs.flow_run_path, state.step_id, outcome.name)
         if again_at < give_up_at(state, state.loading_since):
             return _pause(state, number, again_at)
         message = f"{one.uri} could not be read: {outcome.message}"

@@ -6,22 +6,31 @@ report is there. Must not know how anything is performed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from returns.result import Failure
 
-from core.backoff import backoff
 from core.documents import field
-from core.failures import GCS_READ_FAILED, GCS_WRITE_FAILED, INTERNAL_ERROR, step_error
+from core.failures import GCS_READ_FAILED, GCS_WRITE_FAILED, step_error
 from core.flow.flow_run import is_usable_id
-from core.flow.leases import LEASE_MARGIN_SECONDS
 from core.flow.selection import NothingToDo
+from core.flow.step_run import (
+    MAX_FINALIZE_TRIES,
+    Reaction,
+    Reactions,
+    claim_broke,
+    claim_of,
+    effect_broke,
+    next_of,
+    pause,
+    reacted,
+    waits_that_break,
+    worker_broke,
+)
 from core.program import Next, Program
 from core.reports.asking import ask, on_answered, on_refused
 from core.reports.ending import (
-    MAX_FINALIZE_TRIES,
     ended,
     finalize,
     finalized,
@@ -36,7 +45,6 @@ from core.reports.ending import (
     store_again,
     succeed,
     try_finalize,
-    who,
 )
 from core.reports.loading import (
     begin_reads,
@@ -80,56 +88,35 @@ from effects import (
     Waited,
 )
 
-Reaction = Callable[[State, Any], State]
-
 
 def start(inputs: ReportInputs) -> Next[State]:
     """Return the claim of the selected step, or a look at RUNNING ones, or an ended state that says why not."""
     state = State(inputs=inputs, now=inputs.now)
     chosen = select_report(inputs.flow_run, inputs.wanted_step)
     if isinstance(chosen, NothingToDo):
-        return _next(nothing_done(replace(state, step_id=inputs.wanted_step or ""), chosen.reason))
+        return next_of(nothing_done(replace(state, step_id=inputs.wanted_step or ""), chosen.reason))
     if isinstance(chosen, Recover):
         looking = replace(state, phase=Phase.RECOVERING, waiting_ids=chosen.step_ids, idle_reason=chosen.otherwise)
-        return _next(_recover(looking))
-    claim = ClaimStep(
-        flow_run=inputs.flow_run_path,
-        step_id=chosen,
-        step_type=STEP_TYPE,
-        token=inputs.token,
-        lease_seconds=inputs.settings.invocation_timeout_seconds + LEASE_MARGIN_SECONDS,
-    )
-    return _next(replace(state, step_id=chosen).emit(claim))
+        return next_of(_recover(looking))
+    claim = claim_of(inputs, chosen, STEP_TYPE, in_order=True)
+    return next_of(replace(state, step_id=chosen).emit(claim))
 
 
 def react(state: State, outcome: Outcome) -> Next[State]:
     """Return what can begin after the outcome."""
-    state = replace(state, now=max(state.now, outcome.at))
-    if state.phase is Phase.ENDED:
-        return _next(state)
-    is_settled = isinstance(outcome, StepFinalized | FinalizeLost)
-    if state.lease_until is not None and state.now >= state.lease_until and not is_settled:
-        return _next(nothing_done(state, "lease_expired"))
-    table = _BREAKDOWNS if isinstance(outcome, EffectFailed) else _REACTIONS
-    kind = type(outcome.effect) if isinstance(outcome, EffectFailed) else type(outcome)
-    reaction = table.get((state.phase, kind))
-    return _next(reaction(state, outcome) if reaction else state)
+    return reacted(state, outcome, _REACTIONS, _BREAKDOWNS, nothing_done)
 
 
 def abort(state: State, error_type: str) -> Next[State]:
     """Return the finalize as FAILED that still ends a claimed step when the program broke; it is fenced."""
-    error = step_error(INTERNAL_ERROR, f"the worker broke: {error_type}", {"errorType": error_type})
+    error = worker_broke(error_type)
     is_tried_enough = state.phase is Phase.FINALIZING and state.tries >= MAX_FINALIZE_TRIES
     if is_tried_enough or state.phase in {Phase.ENDED, Phase.RECOVERING}:
         result = state.result or ReportResult(status="FAILED", step_id=state.step_id, error=error)
         return Next(ended(state, result))
     if state.phase is Phase.FINALIZING:
-        return _next(try_finalize(state))
-    return _next(finalize(replace(state, claimed_at=state.claimed_at or state.now), "FAILED", error))
-
-
-def _next(state: State) -> Next[State]:
-    return Next(replace(state, outbox=()), state.outbox)
+        return next_of(try_finalize(state))
+    return next_of(finalize(replace(state, claimed_at=state.claimed_at or state.now), "FAILED", error))
 
 
 # Recovery of a RUNNING step.
@@ -192,14 +179,14 @@ def _on_not_found(state: State, outcome: ObjectNotRead) -> State:
         return load(state) if state.report is None else store_again(state, "its name was taken, by nothing")
     if outcome.reason == "too_large":
         return _in_the_way(state)
-    again_at = state.now + backoff(state.tries, *who(state))
+    again_at = pause(state)
     if again_at < give_up_at(state, state.loading_since):
         return state.emit(Wait(until=again_at, reason="recall", chart_template_id=None))
     message = f"it could not be seen whether the report is there: {outcome.message}"
     return finalize(state, "FAILED", step_error(GCS_READ_FAILED, message))
 
 
-def _then_ask(react_to: Reaction) -> Reaction:
+def _then_ask(react_to: Reaction[State]) -> Reaction[State]:
     """Return the reaction followed by everything that can begin after it: more reads, or the question."""
 
     def react_and_go_on(state: State, outcome: Any) -> State:
@@ -225,25 +212,17 @@ def _on_waited_to_finalize(state: State, outcome: Waited) -> State:
 
 
 def _claim_broke(state: State, outcome: EffectFailed) -> State:
-    """End the run: nothing is known to be claimed; if the claim did land, its lease will run out."""
-    message = f"the claim failed: {outcome.error_type}"
-    error = step_error(INTERNAL_ERROR, message, {"errorType": outcome.error_type})
-    return ended(state, ReportResult(status="FAILED", step_id=state.step_id, error=error, is_claim_unknown=True))
+    result = ReportResult(
+        status="FAILED", step_id=state.step_id, error=claim_broke(outcome), is_claim_unknown=True
+    )
+    return ended(state, result)
 
 
 def _broke(state: State, outcome: EffectFailed) -> State:
-    message = f"{type(outcome.effect).__name__} failed unexpectedly: {outcome.error_type}"
-    return finalize(state, "FAILED", step_error(INTERNAL_ERROR, message, {"errorType": outcome.error_type}))
+    return finalize(state, "FAILED", effect_broke(outcome))
 
 
-def _wait_broke(state: State, outcome: EffectFailed) -> State:
-    """Take a wait that broke for one that is over."""
-    assert isinstance(outcome.effect, Wait)
-    over = Waited(reason=outcome.effect.reason, chart_template_id=None, at=outcome.at)
-    return _REACTIONS[state.phase, Waited](state, over)
-
-
-_REACTIONS: dict[tuple[Phase, type], Reaction] = {
+_REACTIONS: Reactions[State] = {
     (Phase.RECOVERING, ObjectRead): _on_found_running,
     (Phase.RECOVERING, ObjectNotRead): lambda state, _: _recover(state),
     (Phase.CLAIMING, StepClaimed): _on_claimed,
@@ -267,7 +246,7 @@ _REACTIONS: dict[tuple[Phase, type], Reaction] = {
 }
 """What each phase makes of an outcome. What is not here changes nothing: it came late, or only the log cares."""
 
-_BREAKDOWNS: dict[tuple[Phase, type], Reaction] = {
+_BREAKDOWNS: Reactions[State] = {
     (Phase.RECOVERING, ReadObject): lambda state, _: _recover(state),
     (Phase.CLAIMING, ClaimStep): _claim_broke,
     (Phase.LOOKING, ReadObject): _broke,
@@ -277,7 +256,7 @@ _BREAKDOWNS: dict[tuple[Phase, type], Reaction] = {
     (Phase.ASKING, CallModel): _broke,
     (Phase.WRITING, PutObject): _broke,
     (Phase.FINALIZING, FinalizeStep): not_finalized,
-    **dict.fromkeys([(phase, Wait) for phase, outcome in _REACTIONS if outcome is Waited], _wait_broke),
+    **waits_that_break(_REACTIONS),
 }
 """What each phase makes of an effect that failed in a way nobody foresaw."""
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from core.documents import field
-from core.flow.selection import NothingToDo, is_ready
+from core.flow.selection import NothingToDo, is_ready, unmet_dependencies
 from core.reports.references import STEP_TYPE
 from effects import Document
 
@@ -32,7 +32,7 @@ def select_report(flow_run: Document, wanted: str | None = None) -> str | Recove
         return NothingToDo("flow_run_not_running")
     candidates = {wanted: steps.get(wanted)} if wanted is not None else steps
     ready = sorted(one for one, step in candidates.items() if is_ready(step, STEP_TYPE))
-    executable = [one for one in ready if not _has_unmet_dependency(steps, one)]
+    executable = [one for one in ready if not _has_unmet_dependency(flow_run, one)]
     if executable:
         return executable[0]
     running = tuple(sorted(one for one, step in candidates.items() if _is_running(step)))
@@ -44,9 +44,6 @@ def _is_running(step: object) -> bool:
     return (field(step, "stepType"), field(step, "status")) == (STEP_TYPE, "RUNNING")
 
 
-def _has_unmet_dependency(steps: Mapping[str, object], step_id: str) -> bool:
+def _has_unmet_dependency(flow_run: Document, step_id: str) -> bool:
     """Return whether a step that it depends on has not SUCCEEDED; one that does not exist is an error of the input."""
-    depends_on = field(steps[step_id], "dependsOn")
-    named = depends_on if isinstance(depends_on, list | tuple) else ()
-    known = [steps[one] for one in named if isinstance(one, str) and one in steps]
-    return any(field(one, "status") != "SUCCEEDED" for one in known)
+    return any(one in flow_run["steps"] for one in unmet_dependencies(flow_run, step_id))

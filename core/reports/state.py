@@ -6,51 +6,31 @@ Owns the data that the program's functions pass on. Must not decide anything.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field
+from datetime import datetime
 from enum import Enum
 from typing import Any, Literal
 
+from core.flow.step_run import StepInputs, StepState, emit
 from core.reports.output import Answer, StructuredOutputInvalid
 from core.reports.references import GcsUri
 from core.reports.registry import OutputSchema, Prompt
 from core.reports.settings import ReportSettings
 from core.reports.step import ReportStep
 from core.reports.user_input import AttachedChart
-from effects import Blob, Document, Effect, StepError, TerminalStatus
+from effects import Blob, Effect, StepError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReportInputs:
+class ReportInputs(StepInputs):
     """What a run of the program is given."""
 
-    flow_run: Document
-    """The document as known before the claim: a hint."""
-    flow_run_path: str
-    """Where the document is stored."""
-    wanted_step: str | None
-    """The step to take; None takes the first executable one."""
     settings: ReportSettings
-    fixtures: frozenset[str]
-    """Keys of the recordings that existed when the run began (record mode)."""
-    now: datetime
-    token: str
-    """Unique to this run."""
 
     @property
     def run_id(self) -> str:
         """Return the id of the run: that of its document."""
         return self.flow_run_path.rpartition("/")[2]
-
-    @property
-    def calls_end(self) -> datetime:
-        """Return the moment from which no call starts or goes on: the reserve for finalizing begins."""
-        return self.end - timedelta(seconds=self.settings.finalize_budget_seconds)
-
-    @property
-    def end(self) -> datetime:
-        """Return the moment the invocation must be over."""
-        return self.now + timedelta(seconds=self.settings.invocation_timeout_seconds)
 
 
 class Phase(Enum):
@@ -100,19 +80,16 @@ class ReportResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class State(StepState):
     """Everything known so far, and the effects that may begin now."""
 
     inputs: ReportInputs
-    now: datetime
     phase: Phase = Phase.CLAIMING
-    step_id: str = ""
     waiting_ids: tuple[str, ...] = ()
     """RUNNING steps yet to be looked at."""
     idle_reason: str = ""
     """Why nothing is done where none of them has a report."""
     claimed_at: datetime | None = None
-    lease_until: datetime | None = None
     step: ReportStep | None = None
     report_name: str = ""
     prompt: Prompt | None = None
@@ -135,22 +112,17 @@ class State:
     answer: Answer | None = None
     report: Blob | None = None
     writing_since: datetime | None = None
-    tries: int = 0
-    """Tries of the look, then of the write, then of the finalize."""
     execution: Mapping[str, Any] = field(default_factory=dict)
     """What the step's outputs say of the execution."""
     is_reused: bool = False
-    final_status: TerminalStatus | None = None
-    final_error: StepError | None = None
     report_uri: str | None = None
     is_waiting: bool = False
     """A Wait is in flight."""
     result: ReportResult | None = None
-    outbox: tuple[Effect, ...] = ()
 
     def emit(self, *effects: Effect) -> State:
         """Return the state with effects that may begin now."""
-        return replace(self, outbox=(*self.outbox, *effects))
+        return emit(self, *effects)
 
     def of_role(self, role: ArtifactRole) -> tuple[Artifact, ...]:
         """Return the artifacts of a role, in order."""

@@ -162,8 +162,10 @@ def apply(
 @_FORMAT
 def reap(store: str, state_dir: Path | None, assume_lease: int | None, form: str) -> None:
     """Look through all RUNNING runs for abandoned steps, and for whatever else was missed; move those runs on."""
-    settings = read_flow_settings()
-    with opened(store, chosen_state_dir(state_dir)) as home:
+    settings, folder = read_flow_settings(), chosen_state_dir(state_dir)
+    if store == "embedded" and not StateDirectory.exists(folder):
+        stop("--state-dir", f"{folder} has not been used as a state directory")
+    with opened(store, folder) as home:
         orchestrator = home.orchestrator(settings)
         state = orchestrator.reap(_log(None), orchestrator.leases(assume_lease))
         for one in state.advanced:

@@ -35,7 +35,6 @@ from interpreters.command_line.homes import (
     chosen_state_dir,
     held,
     opened,
-    place,
     state_dir_option,
     stored_flow_run,
 )
@@ -116,7 +115,7 @@ def run_flow(
         if known is not None and known.get("status") not in ENDED_RUNS:
             message = f"run {run_id} is stored in {home.name} and has not ended; {to_go_on}"
             stop(f"--flow-run-path {flow_run_path}", message)
-        place(flow_run, flow_run_path, home)
+        _begin(home, flow_run)
         flow_run = _drive(home, run_id, how, files, to_go_on)
         _show_reports(home, flow_run)
     _finish(flow_run, output_summary)
@@ -157,6 +156,13 @@ class _Flags:
         self.settings = read_flow_settings()
         self.charts = ChartFlags(**{name: flags[name] for name in flags if name not in _REPORT_FLAGS})
         self.reports = ReportFlags(**{name: flags[name] for name in flags if name in _REPORT_FLAGS})
+
+
+def _begin(home: StateDirectory, flow_run: Document) -> None:
+    try:
+        home.place_alone(flow_run)
+    except StoreUnusableError as error:
+        stop(home.name, f"cannot be written: {error}")
 
 
 def _to_go_on(run_id: str, given: tuple[str, ...], **flags: object) -> str:

@@ -12,10 +12,10 @@ import pytest
 
 from core.charts import program
 from core.charts.answers import SLOT_MISSED, read_answer
-from core.charts.ending import MAX_FINALIZE_TRIES
 from core.charts.reserving import begin_reservations
 from core.charts.state import Chart, Inputs, Ledger, Stage, State
 from core.charts.usage import usage_path
+from core.flow.step_run import MAX_FINALIZE_TRIES
 from effects import (
     AccountAssignment,
     AccountsReserved,

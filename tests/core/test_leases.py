@@ -76,3 +76,7 @@ def test_the_ends_of_time_are_moments_too(moment: str) -> None:
 @pytest.mark.parametrize("outputs", [{}, a_claim(1), a_claim(1, ago(-600)), a_claim(1, ago(600))])
 def test_where_the_holders_are_gone_every_lease_has_run_out(outputs: Any) -> None:
     assert abandoned(GONE, outputs)
+
+
+def test_an_assumed_lease_may_be_longer_than_time_itself() -> None:
+    assert not abandoned(LeasePolicy(max_attempts=3, assume_lease_seconds=10**18), {})

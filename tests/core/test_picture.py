@@ -172,7 +172,7 @@ def test_a_run_waits_for_ready_steps_that_nobody_serves_and_says_who_waits_for_t
         }
     )
     assert what_it_waits_for(flow_run, graph_of(flow_run), SERVED) == (
-        "candles is READY, and no worker here serves OHLCV_EXPORT: --given candles=FILE; alpha, zeta waits for it",
+        "candles is READY, and no worker here serves OHLCV_EXPORT: --given candles=FILE; alpha, zeta wait for it",
         "odd is READY, and no worker here serves ?: --given odd=FILE",
     )
 

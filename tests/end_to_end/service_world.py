@@ -35,8 +35,10 @@ from google.protobuf.json_format import MessageToDict
 
 from core.charts.images import png_size
 from core.charts.manifest import manifest_problems
+from core.charts.step import STEP_TYPE
 from core.charts.templates import parse_template, request_body
 from core.charts.usage import USAGE_COLLECTION
+from core.flow.leases import attempts_of, lease_end
 from core.secrets import Secret
 from effects.moments import parse_moment
 from interpreters.documents.firestore import FirestoreDocuments
@@ -54,6 +56,9 @@ from tests.end_to_end.console import environment
 from tests.end_to_end.zygote import ROOT, SCRIPTS
 
 HOST = "127.0.0.1"
+WORKER, ORCHESTRATOR, REAPER = "worker_chart_export", "advance_flow", "reap_abandoned_steps"
+REPORTER = "worker_llm_client"
+SIGNATURES = {WORKER: "cloudevent", ORCHESTRATOR: "cloudevent", REPORTER: "cloudevent", REAPER: "http"}
 PATIENCE_SECONDS = 30.0
 POLL_SECONDS = 0.02
 SYMBOL, TIMEFRAME = "BTCUSDT", "4h"
@@ -85,7 +90,26 @@ _LIFE = {
     ("RUNNING", "SUCCEEDED"),
     ("RUNNING", "FAILED"),
 }
-"""How the status of a step may change from one version of its document to the next."""
+"""How the status of a step may change from one version of its document to the next, where there are only workers."""
+_ORCHESTRATED = {
+    *_LIFE,
+    (None, "PENDING"),
+    (None, "RUNNING"),
+    ("PENDING", "PENDING"),
+    ("PENDING", "READY"),
+    ("RUNNING", "READY"),
+}
+"""The same where there is an orchestrator; on top of it, see `_move_problems`."""
+_RUN_LIFE = {
+    ("PENDING", "RUNNING"),
+    ("PENDING", "SUCCEEDED"),
+    ("PENDING", "FAILED"),
+    ("PENDING", "CANCELLED"),
+    ("RUNNING", "SUCCEEDED"),
+    ("RUNNING", "FAILED"),
+    ("RUNNING", "CANCELLED"),
+}
+"""How the status of a run may change."""
 
 
 def wait_until(
@@ -119,15 +143,15 @@ def canary_accounts(**limits: int) -> tuple[SandboxAccount, ...]:
 
 
 class Service:
-    """The service on one port, under functions-framework; it may die and be started again."""
+    """One function of the service on one port, under functions-framework; it may die and be started again."""
 
     def __init__(
         self,
         variables: Mapping[str, str],
         port: int | None = None,
         *,
+        target: str = WORKER,
         real: bool = False,
-        target: str = "worker_chart_export",
     ) -> None:
         self.target = target
         self.port = port or free_port()
@@ -143,7 +167,7 @@ class Service:
 
     def launch(self) -> Self:
         """Start the process, and wait for nothing."""
-        options = ("--target", self.target, "--signature-type", "cloudevent", "--host", HOST)
+        options = ("--target", self.target, "--signature-type", SIGNATURES[self.target], "--host", HOST)
         self._process = zygote.start(
             [SCRIPTS / "functions-framework", "--source", "service.py", *options, "--port", str(self.port)],
             cwd=ROOT,
@@ -178,12 +202,14 @@ class Service:
 
     def kill(self) -> None:
         """End the process and its children with SIGKILL, at once."""
-        self.signal(signal.SIGKILL)
+        self._signal_all(signal.SIGKILL)
 
-    def signal(self, number: int) -> None:
-        """Send a signal to the process and its children."""
-        assert self._process is not None
-        os.killpg(self._process.pid, number)
+    def pause(self) -> None:
+        """Let the process and its children do nothing until they are resumed; they do not notice."""
+        self._signal_all(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal_all(signal.SIGCONT)
 
     def terminate(self) -> None:
         """Ask the process to end, as Cloud Run does."""
@@ -231,6 +257,10 @@ class Service:
                 self._watchers = [one for one in self._watchers if one[1] not in due]
             for act in due:
                 act()
+
+    def _signal_all(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        os.killpg(self._process.pid, number)
 
     def _answers(self) -> bool:
         assert self.is_running, f"the service ended: {self.stderr[-5:]}"
@@ -310,30 +340,67 @@ class World:
     def service(self) -> Service:
         return self.services[0]
 
+    def of(self, target: str) -> list[Service]:
+        return [service for service in self.services if service.target == target]
+
+    @property
+    def listeners(self) -> list[Service]:
+        """Return the services that events are delivered to."""
+        return [service for service in self.services if SIGNATURES[service.target] == "cloudevent"]
+
     def write(self, run_id: str | None = None, **changes: Any) -> str:
         """Write a flow_run, as any user of Firestore would; return its id."""
         run_id = run_id or f"20251215-102530_BTCUSDT_{uuid.uuid4().hex[:6]}"
-        document = a_run(run_id, **changes)
+        return self.put(a_run(run_id, **changes))
+
+    def put(self, document: Mapping[str, Any]) -> str:
+        """Write this very flow_run; return its id."""
+        run_id = str(document["runId"])
         self.runs.append(run_id)
-        self.database.collection("flow_runs").document(run_id).set(document)
+        self.document(run_id).set(dict(document))
         if "FIRESTORE_EMULATOR_HOST" in FOREIGN:
             self.sandbox.eventarc.publish(written(f"flow_runs/{run_id}", document))
         return run_id
 
-    def run(self, run_id: str) -> dict[str, Any]:
-        return dict(self.database.collection("flow_runs").document(run_id).get().to_dict() or {})
+    def document(self, run_id: str) -> Any:
+        return self.database.collection("flow_runs").document(run_id)
 
-    def step(self, run_id: str) -> dict[str, Any]:
-        return dict(self.run(run_id)["steps"][STEP_ID])
+    def run(self, run_id: str) -> dict[str, Any]:
+        return dict(self.document(run_id).get().to_dict() or {})
+
+    def step(self, run_id: str, step_id: str = STEP_ID) -> dict[str, Any]:
+        return dict(self.run(run_id)["steps"][step_id])
+
+    def change_step(self, run_id: str, step_id: str, **values: Any) -> None:
+        """Change fields of a step, as any user of Firestore would; `__` stands between the names of a path."""
+        paths = {name: firestore.Client.field_path("steps", step_id, *name.split("__")) for name in values}
+        self.document(run_id).update({paths[name]: value for name, value in values.items()})
 
     def await_end(self, run_id: str, seconds: float = PATIENCE_SECONDS) -> dict[str, Any]:
         """Wait until the step is terminal; return it."""
+        return self.await_status(run_id, STEP_ID, *TERMINAL, seconds=seconds)
 
-        def ended() -> dict[str, Any] | None:
-            step = self.step(run_id)
-            return step if step["status"] in TERMINAL else None
+    def await_status(
+        self, run_id: str, step_id: str, *statuses: str, seconds: float = PATIENCE_SECONDS
+    ) -> dict[str, Any]:
+        """Wait until the step has one of these statuses; return it."""
 
-        return dict(wait_until(ended, f"the step of {run_id} ends", seconds, said=lambda: self.said(run_id)))
+        def arrived() -> dict[str, Any] | None:
+            step = self.step(run_id, step_id)
+            return step if step["status"] in statuses else None
+
+        what = f"{step_id} of {run_id} becomes {' or '.join(statuses)}"
+        return dict(wait_until(arrived, what, seconds, said=lambda: self.said(run_id)))
+
+    def await_run(self, run_id: str, *statuses: str) -> dict[str, Any]:
+        """Wait until the run has one of these statuses; return it."""
+
+        def arrived() -> dict[str, Any] | None:
+            run = self.run(run_id)
+            return run if run["status"] in statuses else None
+
+        what = f"{run_id} becomes {' or '.join(statuses)}"
+        return dict(wait_until(arrived, what, said=lambda: self.said(run_id)))
 
     def await_entry(self, event: str, run_id: str | None = None, **fields: Any) -> dict[str, Any]:
         """Wait for an entry of the log; return the first."""
@@ -366,7 +433,7 @@ class World:
 
     def subscribe(self) -> None:
         eventarc = self.sandbox.eventarc
-        self.subscriptions.extend(eventarc.subscribe(service.url) for service in self.services)
+        self.subscriptions.extend(eventarc.subscribe(service.url) for service in self.listeners)
 
     def unsubscribe(self) -> None:
         while self.subscriptions:
@@ -386,7 +453,7 @@ class World:
     def delivered_by(self, eventarc: Eventarc) -> Iterator[None]:
         """Let another Eventarc deliver meanwhile."""
         with self.silence(), eventarc:
-            for service in self.services:
+            for service in self.listeners:
                 eventarc.subscribe(service.url)
             stop = self.sandbox.firestore.database.subscribe(eventarc.publish)
             try:
@@ -440,14 +507,20 @@ def a_world(
     *,
     accounts: Sequence[SandboxAccount] | None = None,
     services: int = 1,
+    others: Sequence[str] = (),
     real: bool = False,
 ) -> Iterator[World]:
-    """Run a sandbox with templates in it and services that are subscribed to it; see `zygote.start` for `real`."""
+    """Run a sandbox with templates in it, and so many chart workers and others that are subscribed to it.
+
+    See `zygote.start` for `real`.
+    """
     with ExitStack() as running:
         sandbox = running.enter_context(Sandbox(accounts=accounts or canary_accounts(), retries=QUICK))
         surroundings = {**sandbox.environment(), **FOREIGN}
         given = {**surroundings, "THREADS": "8", **(variables or {})}
-        processes = [Service(given, real=real).launch() for _ in range(services)]
+        known = {WORKER: given, ORCHESTRATOR: _without_charts(given), REAPER: _without_charts(given)}
+        targets = [*[WORKER] * services, *others]
+        processes = [Service(known[one], target=one, real=real).launch() for one in targets]
         for process in processes:
             running.callback(process.stop)
         database, objects = _clients(surroundings)
@@ -460,6 +533,13 @@ def a_world(
         for process in processes:
             process.await_port()
         yield world
+
+
+def _without_charts(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return what an orchestrator is told: nothing of charts, buckets or accounts."""
+    return {
+        name: value for name, value in variables.items() if not name.startswith(("CHART", "STORAGE", "FINALIZE"))
+    }
 
 
 def _clients(surroundings: Mapping[str, str]) -> tuple[firestore.Client, storage.Client]:
@@ -493,8 +573,9 @@ def check_invariants(world: World, run_ids: Sequence[str]) -> None:
     problems = [
         *_limit_problems(world),
         *_count_problems(world),
-        *_claim_problems(world),
+        *_history_problems(world),
         *(problem for run_id in run_ids for problem in _manifest_problems(world, run_id)),
+        *(problem for run_id in run_ids for problem in _progress_problems(world, run_id)),
         *_log_problems(world),
         *_key_problems(world, run_ids),
     ]
@@ -539,26 +620,58 @@ def _day(usage: Mapping[str, Any]) -> date:
     return moment.astimezone(UTC).date()
 
 
-def _claim_problems(world: World) -> Iterator[str]:
-    """Look in the history of the database for claims of a claimed step, and for steps that went back."""
+def _history_problems(world: World) -> Iterator[str]:
+    """Look in the history of the database for claims of a claimed step, and for steps and runs that went back."""
+    life = _ORCHESTRATED if world.of(ORCHESTRATOR) or world.of(REAPER) else _LIFE
     for change in list(world.changes):
         if "/flow_runs/" not in change.name or change.new is None:
             continue
-        before, after = _steps(change.old), _steps(change.new)
-        for step_id, step in after.items():
-            old = before.get(step_id, {})
-            if old == step:
-                continue
-            moved = (old.get("status"), step["status"])
-            if moved not in _LIFE:
+        before, after = _fields(change.old), _fields(change.new)
+        if before and (moved := (before["status"], after["status"])) not in _RUN_LIFE and moved[0] != moved[1]:
+            yield f"{change.name} went from {moved[0]} to {moved[1]}"
+        for step_id, step in after.get("steps", {}).items():
+            old = before.get("steps", {}).get(step_id, {})
+            if old != step and (moved := (old.get("status"), step["status"])) not in life:
                 yield f"{change.name}: {step_id} went from {moved[0]} to {moved[1]}"
-            if old.get("status") in {"RUNNING", *TERMINAL} and _token(old) != _token(step):
-                yield f"{change.name}: {step_id} was claimed by {_token(old)}, then by {_token(step)}"
+            if old and old != step:
+                problems = _move_problems(after, old, step, change.commit_time / 1e6)
+                yield from (f"{change.name}: {step_id} {problem}" for problem in problems)
+
+
+def _move_problems(
+    flow_run: Mapping[str, Any], old: Mapping[str, Any], step: Mapping[str, Any], at: float
+) -> Iterator[str]:
+    """Look for a claim, a return or a promotion that was not due."""
+    moved, end = (old["status"], step["status"]), lease_end(old)
+    if _token(old) != _token(step) and moved != ("READY", "RUNNING"):
+        yield f"was claimed by {_token(old)}, then by {_token(step)}"
+    if _token(old) != _token(step) and attempts_of(step) != attempts_of(old) + 1:
+        yield f"was claimed in attempt {attempts_of(step)} after {attempts_of(old)}"
+    if moved == ("RUNNING", "READY") and end is not None and end.timestamp() > at:
+        yield f"was returned before the end of its lease at {end}"
+    if moved == ("PENDING", "READY"):
+        unmet = [one for one in step["dependsOn"] if flow_run["steps"][one]["status"] != "SUCCEEDED"]
+        if unmet or flow_run["status"] != "RUNNING":
+            yield f"was promoted in a {flow_run['status']} run, before {unmet}"
+
+
+def _progress_problems(world: World, run_id: str) -> Iterator[str]:
+    """Look for counts of steps that are not so."""
+    run = world.run(run_id)
+    counts = run.get("progress", {}).get("stepCounts")
+    if counts is not None:
+        actual = Counter(step["status"].lower() for step in run["steps"].values())
+        told = {name: number for name, number in counts.items() if number and name != "total"}
+        if told != actual or counts["total"] != actual.total():
+            yield f"{run_id} counts {counts}, and has {dict(actual)}"
+
+
+def _fields(document: Any) -> dict[str, Any]:
+    return {} if document is None else dict(_helpers.decode_dict(document.fields, None))
 
 
 def _steps(document: Any) -> dict[str, dict[str, Any]]:
-    fields: Any = {} if document is None else _helpers.decode_dict(document.fields, None)
-    return dict(fields.get("steps", {}))
+    return dict(_fields(document).get("steps", {}))
 
 
 def _token(step: Mapping[str, Any]) -> str | None:
@@ -571,9 +684,14 @@ def claims(world: World, run_id: str) -> list[str | None]:
     if "FIRESTORE_EMULATOR_HOST" in FOREIGN:
         step = world.step(run_id)
         return [_token(step)] * int(step["outputs"]["execution"]["claim"]["attempt"])
-    ours = [one for one in list(world.changes) if one.name.endswith(f"/flow_runs/{run_id}") and one.new]
-    steps = [(_steps(one.old).get(STEP_ID, {}), _steps(one.new).get(STEP_ID, {})) for one in ours]
+    steps = history(world, run_id, STEP_ID)
     return [_token(new) for old, new in steps if new.get("status") == "RUNNING" and _token(old) != _token(new)]
+
+
+def history(world: World, run_id: str, step_id: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Return the step before and after each commit that wrote its run."""
+    ours = [one for one in list(world.changes) if one.name.endswith(f"/flow_runs/{run_id}") and one.new]
+    return [(_steps(one.old).get(step_id, {}), _steps(one.new).get(step_id, {})) for one in ours]
 
 
 def _manifest_problems(world: World, run_id: str) -> Iterator[str]:
@@ -581,7 +699,8 @@ def _manifest_problems(world: World, run_id: str) -> Iterator[str]:
     objects = world.objects(run_id)
     for step_id, step in world.run(run_id).get("steps", {}).items():
         uri = step.get("outputs", {}).get("outputsManifestGcsUri")
-        if step["status"] == "SUCCEEDED" and uri is None and _token(step) is not None:
+        is_claimed = step.get("stepType") == STEP_TYPE and _token(step) is not None
+        if step["status"] == "SUCCEEDED" and uri is None and is_claimed:
             yield f"{run_id} {step_id} succeeded without a manifest"
         if uri is not None:
             yield from (f"{run_id} {step_id}: {one}" for one in _manifest_at(uri, objects))

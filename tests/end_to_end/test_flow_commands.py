@@ -98,6 +98,7 @@ def runs(folder: Path) -> dict[str, Ended]:
             "waiting": flow(folder / "waiting", *RUN),
             "waiting, as json": flow(folder / "waiting too", *RUN, "--output-summary", "json"),
             "failing": flow(folder / "failing", *RUN, *GIVEN, variables=real),
+            "killed after it failed": flow(killed_after_it_failed(folder / "killed"), *RUN, *GIVEN),
             "cycle": flow(folder / "cycle", *RUN, document=a_cycle()),
         }
         ended = call_all(first)
@@ -109,6 +110,16 @@ def runs(folder: Path) -> dict[str, Ended]:
     }
     ended |= call_all(second)
     return ended | call_all({"resumed with the file": flow(folder / "waiting", *resume, *GIVEN)})
+
+
+def killed_after_it_failed(folder: Path) -> Path:
+    """Leave a run as a process does that is killed when one step has failed and another is at work."""
+    document = copy.deepcopy(FLOW_RUN)
+    document["status"] = "FAILED"
+    document["steps"]["charts:4h"] |= {"status": "RUNNING", "outputs": a_claim(1, "2999-01-01T00:00:00Z")}
+    document["steps"]["candles:4h"] |= {"status": "FAILED"}
+    store(folder / "state", document)
+    return folder
 
 
 def a_cycle() -> dict[str, Any]:
@@ -208,6 +219,11 @@ def test_a_run_that_failed_is_not_taken_up_again(runs: Mapping[str, Ended]) -> N
     ended = runs["resumed after its end"]
     assert (ended.code, ended.stdout) == (1, runs["failing"].stdout)
     assert [entry["event"] for entry in ended.events()] == ["local_run_started"]
+
+
+def test_a_failed_run_whose_worker_was_killed_can_be_run_again_at_once(runs: Mapping[str, Ended]) -> None:
+    ended = runs["killed after it failed"]
+    assert (ended.code, ended.stdout.partition(":")[0]) == (0, "FLOW SUCCEEDED")
 
 
 def test_a_run_that_can_never_end_is_refused_at_once(runs: Mapping[str, Ended], folder: Path) -> None:

@@ -251,7 +251,7 @@ def test_the_updated_document_is_the_input_with_only_the_steps_own_fields_change
     before = with_extras()
     assert before["steps"][STEP_ID].pop("status") == "READY"
     assert document == before
-    assert set(claim) == {"token", "attempt", "startedAt", "leaseUntil"}
+    assert set(claim) == {"token", "attempt", "firstStartedAt", "startedAt", "leaseUntil"}
     assert claim["attempt"] == 1
     lease = parse_moment(claim["leaseUntil"]) - parse_moment(claim["startedAt"])  # type: ignore[operator]
     assert lease == timedelta(seconds=540 + 60)

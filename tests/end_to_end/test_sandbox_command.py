@@ -73,7 +73,8 @@ def sandbox(folder: Path, *flags: str, real: bool = False) -> Iterator[Running]:
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("sandbox")
-    with sandbox(folder, "--env-file", "sandbox.env", "--service", "http://127.0.0.1:9") as one:
+    services = ("--service", "http://127.0.0.1:9", "--service", "http://127.0.0.1:10")
+    with sandbox(folder, "--env-file", "sandbox.env", *services) as one:
         one.lines.append((folder / "sandbox.env").read_text("utf-8"))
         yield one
 
@@ -95,9 +96,9 @@ def test_the_sandbox_prints_the_variables_that_point_at_it(running: Running) -> 
         "GEMINI_API_KEY",
         "ENV",
     }
-    assert words == (
-        "# 5 chart templates, 1 prompts and 1 schemas are stored; events go to http://127.0.0.1:9; stop with Ctrl-C"
-    )
+    services = "http://127.0.0.1:9, http://127.0.0.1:10"
+    stored = "5 chart templates, 1 prompts and 1 schemas are stored"
+    assert words == f"# {stored}; events go to {services}; stop with Ctrl-C"
     assert exports(written) == running.variables
 
 
@@ -147,6 +148,9 @@ def test_a_worker_with_the_printed_variables_draws_five_charts(running: Running,
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda one: one.name)
 def test_a_signal_ends_it_well(tmp_path: Path, number: signal.Signals) -> None:
     with sandbox(tmp_path, real=True) as one:
+        assert "events go to http://127.0.0.1:8690, http://127.0.0.1:8691;" in one.lines[-1], (
+            "worker, orchestrator"
+        )
         os.kill(one.process.pid, number)
         ended = without_grpc(finish(one.process))
         assert (ended.code, ended.stdout, ended.stderr) == (0, "", "")
@@ -195,3 +199,6 @@ def test_its_help_says_how_to_use_it(tmp_path: Path) -> None:
     said = call(tmp_path, "sandbox", "--help", command=TDA).stdout
     for text in (*PORTS, "8686", "8687", "8688", "8689", "8692", "--env-file", "source sandbox.env"):
         assert text in said
+    for target, port in (("worker_chart_export", 8690), ("advance_flow", 8691)):
+        assert f"--target {target} --signature-type cloudevent --port {port}" in said
+        assert f"http://127.0.0.1:{port}" in said

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import signal
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -408,10 +407,10 @@ def test_a_worker_that_was_frozen_sees_that_its_step_is_final() -> None:
             with ThreadPoolExecutor(1) as threads:
                 sent = threads.submit(send, two, a_report_run(run_id))
                 wait_until(lambda: stored(two, run_id), "the report is stored")
-                first.signal(signal.SIGSTOP)
+                first.pause()
                 assert send(two, two.run(run_id), 1) == 200
                 assert two.step(run_id)["status"] == "SUCCEEDED"
-                first.signal(signal.SIGCONT)
+                first.resume()
                 assert sent.result(20) == 200
         assert [one["reason"] for one in first.entries("finalize_lost", run_id)] == ["already_final"]
         assert [one["reused"] for one in second.entries("step_completed", run_id)] == [True]

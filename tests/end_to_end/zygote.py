@@ -41,6 +41,7 @@ _CONSOLE = ("cli", "interpreters.sandbox.whole", *_CLOUD)
 _SERVICE = ("functions_framework._cli", "interpreters.firestore_events", *_CLOUD)
 PRELOADED = {
     str(SCRIPTS / "worker-chart-export"): _CONSOLE,
+    str(SCRIPTS / "advance-flow"): _CONSOLE,
     str(SCRIPTS / "tda"): _CONSOLE,
     str(SCRIPTS / "functions-framework"): _SERVICE,
 }
