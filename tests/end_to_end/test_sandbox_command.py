@@ -148,9 +148,8 @@ def test_a_worker_with_the_printed_variables_draws_five_charts(running: Running,
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda one: one.name)
 def test_a_signal_ends_it_well(tmp_path: Path, number: signal.Signals) -> None:
     with sandbox(tmp_path, real=True) as one:
-        assert "events go to http://127.0.0.1:8690, http://127.0.0.1:8691;" in one.lines[-1], (
-            "worker, orchestrator"
-        )
+        services = ", ".join(f"http://127.0.0.1:{port}" for port in (8690, 8691, 8692))
+        assert f"events go to {services};" in one.lines[-1], "charts, orchestrator, reports"
         os.kill(one.process.pid, number)
         ended = without_grpc(finish(one.process))
         assert (ended.code, ended.stdout, ended.stderr) == (0, "", "")

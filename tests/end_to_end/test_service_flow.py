@@ -322,7 +322,7 @@ def test_a_zombie_that_wakes_up_after_its_step_was_done_by_another_changes_nothi
     assert (after.to_dict(), after.update_time) == (before.to_dict(), before.update_time)
     assert crowd.objects(run_id).items() >= {one: png for one, png in pictures.items() if ".png" in one}.items()
     assert (after.get("status"), len(claims(crowd, run_id))) == ("SUCCEEDED", 2)
-    assert crowd.await_entry("finalize_lost", run_id)["reason"] == "claimed_by_another"
+    assert crowd.await_entry("finalize_lost", run_id)["reason"] == "already_final"
 
 
 # The scheduler's call.
