@@ -7,8 +7,10 @@ WORKERS ?= 2
 WAITERS ?= $(shell expr $(WORKERS) + 1)
 LOCK := --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --quiet --upgrade
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# Bytecode is made of what is imported, when it is first imported: much of the Google libraries never is.
+INSTALL := $(PIP) install --no-compile
 
-.PHONY: help demo test lint types tests golden draw lock clean
+.PHONY: help demo test lint types rules worlds golden draw lock clean
 
 help: ## Show what there is to make.
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -20,7 +22,9 @@ demo: $(VENV)/runtime ## Draw five charts on this machine, with nothing to confi
 	@printf '\nMade in demo-out: the updated flow_run, five charts to look at, and their manifest.\n'
 	@find demo-out -name '*.json' -o -name '*.png' | sort | sed 's/^/  /'
 
-test: lint types tests ## Lint, types and all tests.
+test: $(VENV)/development ## Lint, types and all tests.
+	@$(MAKE) --no-print-directory --jobs 3 lint types rules
+	@$(MAKE) --no-print-directory worlds
 
 lint: $(VENV)/development
 	$(BIN)/ruff check .
@@ -29,8 +33,10 @@ lint: $(VENV)/development
 types: $(VENV)/development
 	$(BIN)/mypy
 
-tests: $(VENV)/development
+rules: $(VENV)/development
 	$(BIN)/pytest tests/core tests/property tests/golden tests/conformance -n $(WORKERS) --cov
+
+worlds: $(VENV)/development
 	$(BIN)/pytest --ignore tests/property --ignore tests/golden --ignore tests/conformance -n $(WAITERS) --dist worksteal --typeguard-packages=core,effects,interpreters
 
 golden: $(VENV)/development ## Write golden files anew; read the difference before you commit it.
@@ -54,11 +60,11 @@ $(BIN)/python:
 	done; echo 'Python 3.11, 3.12 or 3.13 is needed; name one with: make PYTHON=/path/to/python3.12 …' >&2; exit 1
 
 $(VENV)/runtime: $(BIN)/python constraints/runtime.txt pyproject.toml
-	$(PIP) install --require-hashes -r constraints/runtime.txt
-	$(PIP) install --no-deps --no-build-isolation --editable .
+	$(INSTALL) --require-hashes -r constraints/runtime.txt
+	$(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(VENV)/development: $(BIN)/python constraints/development.txt pyproject.toml
-	$(PIP) install --require-hashes -r constraints/development.txt
-	$(PIP) install --no-deps --no-build-isolation --editable .
+	$(INSTALL) --require-hashes -r constraints/development.txt
+	$(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
