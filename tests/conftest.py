@@ -10,7 +10,9 @@ from hypothesis import HealthCheck, settings
 # Else gRPC writes lines of its own between the dots; it looks at this when it is imported.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
-settings.register_profile("project", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "project", deadline=None, derandomize=True, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("project")
 
 

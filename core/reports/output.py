@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, NoReturn
 
-from jsonschema.protocols import Validator
 from jsonschema.validators import Draft202012Validator, validator_for
 from referencing import Registry
 
@@ -148,7 +147,7 @@ def _schema_errors(output: Any, json_schema: Mapping[str, Any]) -> list[str]:
 
 
 @lru_cache(maxsize=16)
-def _validator(text: str) -> Validator:
+def _validator(text: str) -> Any:
     """Return the compiled schema; nothing outside of it is looked up."""
     json_schema = json.loads(text)
     return validator_for(json_schema, Draft202012Validator)(json_schema, registry=Registry())
