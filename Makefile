@@ -35,7 +35,8 @@ types: $(VENV)/development
 	$(BIN)/mypy
 
 rules: $(VENV)/development
-	$(BIN)/pytest tests/core tests/property tests/golden tests/conformance -n $(WORKERS) --cov
+	$(BIN)/pytest tests/property tests/conformance -n $(WORKERS)
+	$(BIN)/pytest tests/core tests/golden tests/property -n $(WORKERS) --cov --hypothesis-profile covering
 
 worlds: $(VENV)/development
 	$(BIN)/pytest --ignore tests/property --ignore tests/golden --ignore tests/conformance -n $(WAITERS) --dist worksteal --typeguard-packages=core,effects,interpreters

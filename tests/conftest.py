@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -10,9 +11,10 @@ from hypothesis import HealthCheck, settings
 # Else gRPC writes lines of its own between the dots; it looks at this when it is imported.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
-settings.register_profile(
-    "project", deadline=None, derandomize=True, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
-)
+QUIET: dict[str, Any] = {"deadline": None, "derandomize": True, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("project", max_examples=60, **QUIET)
+# Coverage makes everything three times slower, and a line is covered by the first example that gets there.
+settings.register_profile("covering", max_examples=4, **QUIET)
 settings.load_profile("project")
 
 

@@ -147,7 +147,11 @@ def test_4_13_any_text_is_judged_by_any_schema_without_an_exception(
 def test_4_13_only_json_s_own_white_space_may_surround_an_answer(
     report: dict[str, Any], before: str, after: str
 ) -> None:
-    judged = validate_output(an_answer(f"{before}{json.dumps(report)}{after}"), {})
+    try:
+        text = json.dumps(report, allow_nan=False)
+    except ValueError:
+        reject()
+    judged = validate_output(an_answer(f"{before}{text}{after}"), {})
     is_white = not (set(before + after) - set(" \t\r\n"))
     assert (judged == report) if is_white else getattr(judged, "kind", None) == "json_parse"
 

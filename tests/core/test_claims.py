@@ -1,4 +1,4 @@
-"""A claim in order: 4.1 and 4.3 of the report model hold for the document as it is when the step is claimed."""
+"""Claims as examples; a claim in order: 4.1 and 4.3 of the report model hold for the document as it is by then."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from core.documents import Decision
-from core.flow.claims import claim_step
-from effects import ClaimLost, ClaimStep, StepClaimed
-from tests.builders import NOW, RUN_PATH, a_flow_run, a_plain_step
+from core.flow.claims import claim_step, finalize_step
+from effects import ClaimLost, ClaimStep, FinalizeLost, FinalizeStep, StepClaimed
+from tests.builders import NOW, RUN_PATH, a_claim, a_flow_run, a_plain_step
 
 STEP = "report"
 
@@ -48,3 +48,12 @@ def test_a_dependency_that_does_not_exist_is_an_error_of_the_input_not_of_the_or
 
 def test_who_does_not_ask_for_order_takes_any_ready_step() -> None:
     assert isinstance(claimed(in_order=False, status="FAILED", a="FAILED").outcome, StepClaimed)
+
+
+def test_a_step_that_runs_under_another_token_is_not_ended() -> None:
+    step = a_plain_step("RUNNING", outputs=a_claim(2))
+    effect = FinalizeStep(
+        flow_run=RUN_PATH, step_id=STEP, token="not the one", status="SUCCEEDED", outputs={}, error=None
+    )
+    decision = finalize_step({RUN_PATH: a_flow_run({STEP: step})}, effect, NOW)
+    assert decision == Decision(FinalizeLost(reason="claimed_by_another", at=NOW))
