@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Any
 
-from hypothesis import example, given
+from hypothesis import example, given, reject
 from hypothesis import strategies as st
 
 from core.reports.output import Answer, StructuredOutputInvalid, is_blocked, read_response, validate_output
