@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -10,6 +11,11 @@ from hypothesis import HealthCheck, settings
 
 # Else gRPC writes lines of its own between the dots; it looks at this when it is imported.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
+HEAVY = (
+    "cattrs", "functions_framework", "google.cloud.firestore", "google.cloud.storage", "google.events.cloud.firestore_v1",
+    "google.genai", "jsonschema", "PIL.Image", "requests", "returns.result", "rich.progress",
+)  # fmt: skip
 
 QUIET: dict[str, Any] = {"deadline": None, "derandomize": True, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("project", max_examples=60, **QUIET)
@@ -25,6 +31,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("typeguard_packages", default=None):
+        # What an instrumented module imports first, typeguard's loader compiles again: so it is not the first.
+        for name in HEAVY:
+            import_module(name)
     if config.getoption("--update-golden") and os.environ.get("CI") == "true":
         message = "--update-golden is refused where CI=true: golden files are updated by people"
         raise pytest.UsageError(message)
