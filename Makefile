@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 # Tests that talk to processes wait as much as they compute.
-WAITERS ?= $(shell expr $(WORKERS) + 1)
+WAITERS ?= $(shell expr 2 '*' $(WORKERS))
 LOCK := --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --quiet --upgrade
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Bytecode is made by all cores instead of by one.
@@ -39,7 +39,7 @@ rules: $(VENV)/development
 	$(BIN)/pytest tests/core tests/golden tests/property -n $(WORKERS) --cov --hypothesis-profile covering
 
 worlds: $(VENV)/development
-	$(BIN)/pytest --ignore tests/property --ignore tests/golden --ignore tests/conformance -n $(WAITERS) --dist worksteal --typeguard-packages=core,effects,interpreters
+	$(BIN)/pytest --ignore tests/core --ignore tests/property --ignore tests/conformance -n $(WAITERS) --dist worksteal --typeguard-packages=core,effects,interpreters
 
 golden: $(VENV)/development ## Write golden files anew; read the difference before you commit it.
 	$(BIN)/pytest tests/golden --update-golden

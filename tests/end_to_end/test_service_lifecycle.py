@@ -109,7 +109,7 @@ def test_a_service_that_is_configured_badly_names_every_variable_no_value_and_do
 def test_of_two_services_that_race_for_the_same_step_exactly_one_claims_it(mode: str) -> None:
     variables = {"FIRESTORE_CONCURRENCY": mode}
     with (
-        a_world(variables, services=2, accounts=canary_accounts(per_second=4), real=True) as running,
+        a_world(variables, services=2, accounts=canary_accounts(per_second=100), real=True) as running,
         running.scenario() as world,
     ):
         run_ids = [world.write(charts=TWO) for _ in range(6)]
