@@ -213,7 +213,8 @@ def test_buckets_do_not_see_each_other(case: Case) -> None:
 
 
 def test_more_objects_than_a_page_of_cloud_storage_holds_are_all_listed(case: Case) -> None:
-    names = [f"charts/run/step/{number:04}.png" for number in range(1_003)]
+    count = 1_003 if isinstance(case.store, GcsObjects) else 30
+    names = [f"charts/run/step/{number:04}.png" for number in range(count)]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda name: case.put(b"x", name, create_only=False), names))
     assert case.names("charts/run/step/") == names

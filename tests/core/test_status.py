@@ -2,16 +2,20 @@ from __future__ import annotations
 
 from typing import get_args
 
+import pytest
+
 from core.flow.status import (
     ENDED_RUNS,
     RUN_STATUSES,
     RUN_TRANSITIONS,
     STEP_STATUSES,
     STEP_TRANSITIONS,
+    IllegalTransitionError,
     RunEvent,
     RunStatus,
     StepEvent,
     StepStatus,
+    next_run_status,
 )
 
 
@@ -39,3 +43,8 @@ def test_ready_comes_from_the_orchestrator_s_events_only() -> None:
 def test_skipped_and_cancelled_are_people_s() -> None:
     assert not {"SKIPPED", "CANCELLED"} & set(STEP_TRANSITIONS.values())
     assert "CANCELLED" not in RUN_TRANSITIONS.values()
+
+
+def test_a_run_that_is_moved_against_its_table_is_a_bug() -> None:
+    with pytest.raises(IllegalTransitionError, match="a CANCELLED run cannot succeed"):
+        next_run_status("CANCELLED", "succeed")
