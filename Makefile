@@ -41,7 +41,7 @@ rules: $(VENV)/development
 	$(BIN)/pytest tests/core tests/golden $(COVERING) -n $(WORKERS) --cov --hypothesis-profile covering
 
 worlds: $(VENV)/development
-	$(BIN)/pytest --ignore tests/core --ignore tests/property --ignore tests/conformance -n $(WAITERS) --dist worksteal --typeguard-packages=core,effects,interpreters
+	$(BIN)/pytest --ignore tests/core --ignore tests/property --ignore tests/conformance -n $(WAITERS) --dist worksteal --typeguard-packages=core,effects,interpreters --typeguard-packages-ignore=interpreters.sandbox
 
 golden: $(VENV)/development ## Write golden files anew; read the difference before you commit it.
 	$(BIN)/pytest tests/golden --update-golden
