@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from importlib import import_module
 from typing import Any
 
@@ -11,6 +12,10 @@ from hypothesis import HealthCheck, settings
 
 # Else gRPC writes lines of its own between the dots; it looks at this when it is imported.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
+# A shell starts what it puts into the background with SIGINT ignored, and children inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 HEAVY = (
     "cattrs", "functions_framework", "google.cloud.firestore", "google.cloud.storage", "google.events.cloud.firestore_v1",
