@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Lock, Thread
+from threading import Event, Lock, Thread
 from typing import Any
 
 from tests.builders import a_png
@@ -47,6 +47,16 @@ def a_picture(asked: Asked) -> Reply:
 def slowly(seconds: float, answer: Answer = a_picture) -> Answer:
     def wait(asked: Asked) -> Reply:
         time.sleep(seconds)
+        return answer(asked)
+
+    return wait
+
+
+def when_told(told: Event, answer: Answer = a_picture) -> Answer:
+    """Answer nobody before the event: whoever asks is at work until then, however slow the machine is."""
+
+    def wait(asked: Asked) -> Reply:
+        told.wait(60)
         return answer(asked)
 
     return wait

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock
 from typing import Any, Literal
 
 import pytest
@@ -50,7 +50,7 @@ from tests.end_to_end.console import (
     object_file,
     start,
 )
-from tests.end_to_end.pacing_server import Answer, Asked, PacingServer, Reply, a_picture, serving, slowly
+from tests.end_to_end.pacing_server import Answer, Asked, PacingServer, Reply, a_picture, serving, when_told
 from tests.end_to_end.zygote import Process
 
 FILE = FLOW_RUNS / "candles_then_charts.json"
@@ -431,7 +431,8 @@ class Interrupted:
     folder: Path
 
     def go(self) -> Interrupted:
-        with serving(slowly(15)) as server:
+        told = Event()
+        with serving(when_told(told)) as server:
             process = begin(self.folder, server, "chart_api_call_started")
             others = {
                 "run": Call(self.folder, RUN, TDA),
@@ -445,6 +446,7 @@ class Interrupted:
             self.was_at_work = process.poll() is None
             process.send_signal(signal.SIGINT)
             self.first = finish(process)
+            told.set()
         (self.stopped,) = self.first.events("local_run_stopped")
         words = shlex.split(self.stopped["message"].partition("go on with: ")[2])
         self.second = finish(start(Call(self.folder, words[1:], (str(SCRIPTS / words[0]),))))

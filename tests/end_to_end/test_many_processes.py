@@ -8,6 +8,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -28,7 +29,7 @@ from tests.end_to_end.console import (
     run_local,
     start,
 )
-from tests.end_to_end.pacing_server import Asked, PacingServer, Reply, serving, slowly
+from tests.end_to_end.pacing_server import Asked, PacingServer, Reply, serving, slowly, when_told
 
 FIVE_CHARTS: dict[str, Any] = json.loads((FLOW_RUNS / "five_charts.json").read_text("utf-8"))
 FIVE_TEMPLATE_IDS = [one["chartTemplateId"] for one in FIVE_CHARTS["steps"][STEP_ID]["inputs"]["requests"]]
@@ -246,9 +247,11 @@ def test_no_call_of_a_killed_worker_went_uncounted(killed: Killed) -> None:
 
 @pytest.mark.parametrize("delay", [0.0, 0.3])
 def test_a_run_that_is_interrupted_ends_its_step(tmp_path: Path, delay: float) -> None:
-    with serving(slowly(2)) as server:
+    told = Event()
+    with serving(when_told(told)) as server:
         made = run_local(tmp_path, a_flow_run(), variables=real(server, requestsPerSecond=50))
         ended = interrupt_after("chart_api_call_started", delay, made)
+        told.set()
     assert "Traceback" not in ended.stderr
     assert ended.code == 1
     step = exported_step(tmp_path / "state")
