@@ -63,63 +63,84 @@ class ThreadPool:
 
 
 class Run(Generic[InputsT, StateT]):
-    """One run of a program."""
+    """One run of a program: whoever performs its effects hands each outcome back, until it is over."""
 
     def __init__(
         self,
         program: Program[InputsT, StateT],
         perform: Perform,
-        pool: Pool,
+        begin: Callable[[Effect], None],
         watchers: Iterable[Watcher] = (),
     ) -> None:
-        """Prepare a run; nothing begins before `to_end`."""
+        """Prepare a run; `begin` is told each effect that is to be performed, but waits, which are timers here."""
         self._program = program
         self._perform = perform
-        self._pool = pool
+        self._begin = begin
         self._watchers = list(watchers)
         self._in_flight: dict[int, Effect] = {}
         self._timers: list[tuple[datetime, int, Wait]] = []
         self._timers_set = 0
+        self._state: StateT | None = None
 
-    def to_end(self, inputs: InputsT) -> StateT:
-        """Run the program until nothing is left and nothing in flight; return its last state."""
-        following = self._program.start(inputs)
-        while True:
-            try:
-                self._begin(following)
-                if not self._in_flight and not self._timers:
-                    return following.state
-                following = self._program.react(following.state, self._take())
-            except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - a broken program still ends its step
-                following = self._abort(following.state, type(error).__name__)
+    @property
+    def state(self) -> StateT:
+        """Return where the program stands."""
+        assert self._state is not None
+        return self._state
 
-    def _abort(self, state: StateT, error_type: str) -> Next[StateT]:
+    @property
+    def is_over(self) -> bool:
+        """Return whether nothing is left to do and nothing in flight."""
+        return not self._in_flight and not self._timers
+
+    @property
+    def wakes_at(self) -> datetime | None:
+        """Return when the first timer is due, None where there is none."""
+        return self._timers[0][0] if self._timers else None
+
+    def start(self, inputs: InputsT) -> None:
+        """Begin the program."""
+        self._go_on(self._program.start(inputs))
+
+    def take(self, effect: Effect, outcome: Outcome) -> None:
+        """Hand an outcome to the program, and begin what comes of it; a program that breaks still ends its step."""
+        self._in_flight.pop(id(effect), None)
+        self._tell("done", effect, outcome)
+        try:
+            following = self._program.react(self.state, outcome)
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - see above
+            self.abort(error)
+        else:
+            self._go_on(following)
+
+    def wake(self) -> None:
+        """End the first wait."""
+        effect = heappop(self._timers)[2]
+        self.take(effect, self._perform(effect))
+
+    def abort(self, error: BaseException) -> None:
         """Wait no more for what is in flight; only what the program still wants done is done."""
         self._in_flight.clear()
         self._timers.clear()
-        return self._program.abort(state, error_type)
+        self._go_on(self._program.abort(self.state, type(error).__name__))
 
-    def _begin(self, following: Next[StateT]) -> None:
-        for effect in following.effects:
+    def _go_on(self, following: Next[StateT]) -> None:
+        self._state = following.state
+        try:
+            self._begin_all(following.effects)
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - what cannot even begin breaks the program too
+            self.abort(error)
+
+    def _begin_all(self, effects: tuple[Effect, ...]) -> None:
+        for effect in effects:
             if isinstance(effect, Wait):
                 self._timers_set += 1
                 heappush(self._timers, (effect.until, self._timers_set, effect))
             else:
                 self._in_flight[id(effect)] = effect
-                self._pool.submit(effect)
-        for effect in following.effects:
+                self._begin(effect)
+        for effect in effects:
             self._tell("begun", effect)
-
-    def _take(self) -> Outcome:
-        done = self._pool.next(self._timers[0][0] if self._timers else None)
-        if done is None:
-            effect: Effect = heappop(self._timers)[2]
-            outcome = self._perform(effect)
-        else:
-            effect, outcome = done
-            self._in_flight.pop(id(effect), None)
-        self._tell("done", effect, outcome)
-        return outcome
 
     def _tell(self, what: Literal["begun", "done"], *words: Effect | Outcome) -> None:
         """Tell every watcher; one that breaks is told no more, and the work goes on."""
@@ -141,6 +162,21 @@ def run_to_end(
     """Run a program in a pool of its own; return its last state."""
     pool = ThreadPool(perform, clock, places)
     try:
-        return Run(program, perform, pool, watchers).to_end(inputs)
+        return drive(Run(program, perform, pool.submit, watchers), inputs, pool)
     finally:
         pool.close()
+
+
+def drive(run: Run[InputsT, StateT], inputs: InputsT, pool: Pool) -> StateT:
+    """Run a program until it is over, with what the pool performs; return its last state."""
+    run.start(inputs)
+    while not run.is_over:
+        try:
+            done = pool.next(run.wakes_at)
+            if done is None:
+                run.wake()
+            else:
+                run.take(*done)
+        except KeyboardInterrupt as error:
+            run.abort(error)
+    return run.state

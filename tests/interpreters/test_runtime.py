@@ -17,7 +17,7 @@ from effects import (
     Waited,
 )
 from interpreters.clock import SystemClock
-from interpreters.runtime import Run, ThreadPool
+from interpreters.runtime import Run, ThreadPool, drive
 
 CLOCK = SystemClock()
 
@@ -75,7 +75,7 @@ class Notes:
 def run(program: Script, places: int = 2, notes: Notes | None = None) -> list[str]:
     pool = ThreadPool(perform, CLOCK, places)
     try:
-        return Run(program.program(), perform, pool, [notes] if notes else []).to_end(None)
+        return drive(Run(program.program(), perform, pool.submit, [notes] if notes else []), None, pool)
     finally:
         pool.close()
 
@@ -115,7 +115,7 @@ def test_no_more_effects_run_at_once_than_there_are_places() -> None:
         return AccountSetAside(account_id="x", at=CLOCK.now())
 
     pool = ThreadPool(counted, CLOCK, 3)
-    Run(Script(tuple(work(str(i)) for i in range(12)), {}).program(), counted, pool).to_end(None)
+    drive(Run(Script(tuple(work(str(i)) for i in range(12)), {}).program(), counted, pool.submit), None, pool)
     pool.close()
     assert max(most) <= 3
 
@@ -155,7 +155,7 @@ def test_a_watcher_that_breaks_is_told_no_more_and_the_work_goes_on() -> None:
     notes, broken = Notes(), Broken()
     script = Script((work("a"),), {"a": (work("b"),)})
     pool = ThreadPool(perform, CLOCK, 1)
-    assert Run(script.program(), perform, pool, [broken, notes]).to_end(None) == ["a", "b"]
+    assert drive(Run(script.program(), perform, pool.submit, [broken, notes]), None, pool) == ["a", "b"]
     pool.close()
     assert (len(broken.outcomes), len(notes.outcomes)) == (1, 2)
 
