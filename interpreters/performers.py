@@ -7,7 +7,7 @@ reading of an answer, a classification is a pure function of the core.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
@@ -50,6 +50,7 @@ from effects import (
     Waited,
     blob,
 )
+from effects.word import replace
 from interpreters.ports import (
     ChartApi,
     Clock,

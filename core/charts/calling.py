@@ -6,7 +6,6 @@ Owns what each refusal means for the request and its account. Must not know how 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from core.backoff import backoff
 from core.charts.answers import Meaning, meaning_of
@@ -17,6 +16,7 @@ from core.charts.state import Chart, Stage, State
 from core.failures import CHART_API_MOCK_MISSING, step_error
 from effects import CallChartApi, ChartRefused, ChartRendered, ExhaustAccount, RecordReply, SetAccountAside
 from effects.moments import floor_second
+from effects.word import replace
 
 
 def begin_calls(state: State) -> State:

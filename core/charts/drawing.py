@@ -6,8 +6,6 @@ Owns the order in which requests get places, and their waits. Reactions to outco
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from core.charts.calling import begin_calls
 from core.charts.ending import write_manifest
 from core.charts.failing import fail, out_of_time
@@ -16,6 +14,7 @@ from core.charts.reserving import begin_reservations
 from core.charts.state import Stage, State
 from core.charts.storing import begin_stores
 from effects import Wait, Waited, WaitReason
+from effects.word import replace
 
 _WAIT_REASONS: dict[Stage, WaitReason] = {
     Stage.NEEDS_READ: "recall",

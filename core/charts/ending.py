@@ -6,7 +6,6 @@ Owns what the step becomes and how long its last writes are tried. Must not know
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from datetime import datetime
 
 from core.charts.manifest import ManifestFailure, ManifestItem, build_manifest, encode_manifest
@@ -15,6 +14,7 @@ from core.charts.state import Chart, Phase, Stage, State, StepResult
 from core.failures import MANIFEST_WRITE_FAILED, step_error
 from core.flow.step_run import finalize_again, left_to_lease, object_give_up_at, pause
 from effects import EffectFailed, FinalizeStep, PutObject, StepError, TerminalStatus, Wait, blob
+from effects.word import replace
 
 
 def write_manifest(state: State) -> State:

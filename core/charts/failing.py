@@ -6,7 +6,6 @@ Owns the errors of a request and the recording of its last answer. Must not deci
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 from core.charts.naming import error_fixture_name
 from core.charts.state import Chart, Ledger, Stage, State
@@ -18,6 +17,7 @@ from core.failures import (
 )
 from core.flow.step_run import effect_broke
 from effects import EffectFailed, RecordReply, StepError, blob
+from effects.word import replace
 
 
 def fail(state: State, chart: Chart, error: StepError) -> State:

@@ -6,7 +6,6 @@ Owns the order of phases: claim, recall of an earlier attempt, templates, drawin
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from returns.result import Failure
 
@@ -85,6 +84,7 @@ from effects import (
     Wait,
     Waited,
 )
+from effects.word import replace
 
 
 def start(inputs: Inputs) -> Next[State]:

@@ -6,7 +6,6 @@ not know where objects are kept, nor how missing pictures are drawn.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 
 from core.backoff import backoff
@@ -21,6 +20,7 @@ from core.failures import GCS_READ_FAILED, step_error
 from core.flow.step_run import object_give_up_at
 from effects import ListObjects, LoadTemplates, ObjectNotRead, ObjectRead, ObjectsListed, ReadObject, Wait
 from effects.moments import floor_second
+from effects.word import replace
 
 MAX_MANIFEST_BYTES = 4 * 1024 * 1024
 

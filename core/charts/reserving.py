@@ -5,7 +5,6 @@ Owns which requests need an account and whether a slot can still be kept. Must n
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from core.charts.failing import fail, no_account_left, no_slot_kept, out_of_time
@@ -20,6 +19,7 @@ from effects import (
     ReserveAccount,
 )
 from effects.moments import utc_day
+from effects.word import replace
 
 SLOT_TOLERANCE = timedelta(seconds=SLOT_MARGIN / 2)
 """A call that would start later than this after its slot takes a new one; the rest of the margin is the network's."""

@@ -6,7 +6,7 @@ Owns the data that the program's functions pass on. Must not decide anything.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, Literal
@@ -26,6 +26,7 @@ from effects import (
     StepError,
 )
 from effects.moments import utc_day
+from effects.word import replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +95,7 @@ class Stage(Enum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Chart:
     """One request of the step."""
 
@@ -138,7 +139,7 @@ class Chart:
         return self.stage in {Stage.DRAWN, Stage.FAILED}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Ledger:
     """What this run knows of the accounts counted in one usage collection."""
 
@@ -190,7 +191,7 @@ class StepResult:
     """The claim itself failed: nothing is known to be claimed, and trying again can help."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class State(StepState):
     """Everything known so far, and the effects that may begin now."""
 

@@ -5,7 +5,6 @@ Owns their names, the next second where a name is taken, and when to give up. Mu
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 
 from core.backoff import backoff
@@ -15,6 +14,7 @@ from core.charts.state import Chart, Stage, State
 from core.failures import GCS_WRITE_FAILED, step_error
 from core.flow.step_run import object_give_up_at
 from effects import ObjectNotStored, ObjectStored, PutObject
+from effects.word import replace
 
 MAX_STORE_TRIES = 60
 UPLOAD_SHARE = 1 / 3

@@ -7,7 +7,7 @@ know keys, or what is called. Rules are idempotent under the reservation's id.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
@@ -25,6 +25,7 @@ from effects import (
     UnassignedRequest,
 )
 from effects.moments import parse_moment, rfc3339, utc_day
+from effects.word import replace
 
 USAGE_COLLECTION = "chart_img_accounts_usage"
 MOCK_USAGE_COLLECTION = "chart_img_accounts_usage_mock"
@@ -38,7 +39,7 @@ _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 _CLOCK_TRUST = timedelta(days=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Usage:
     """One account's usage in the current window."""
 

@@ -6,7 +6,7 @@ Owns the shortest way from READY to SUCCEEDED, for step types that no worker her
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
@@ -29,6 +29,7 @@ from effects import (
     StepError,
     StepFinalized,
 )
+from effects.word import replace
 
 STORE_SECONDS = 60
 
@@ -50,7 +51,7 @@ class GivenInputs:
 Phase = Literal["claiming", "storing", "ending", "ended"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class GivenState:
     """Where a run stands."""
 

@@ -5,7 +5,7 @@ Owns when the document is worth a commit. Must not know what changes: that is `a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
@@ -21,6 +21,7 @@ from effects import (
     LeasePolicy,
     Outcome,
 )
+from effects.word import replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +46,7 @@ class AdvanceResult:
     changes: tuple[FieldChange, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class AdvanceState:
     """Where a pass stands."""
 

@@ -5,7 +5,7 @@ Owns the walk: abandoned steps have no event of their own, and an event can be l
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from core.flow.advance import advance
@@ -20,6 +20,7 @@ from effects import (
     LeasePolicy,
     Outcome,
 )
+from effects.word import replace
 
 PAGE_SIZE = 50
 
@@ -35,7 +36,7 @@ class ReapInputs:
     page_size: int = PAGE_SIZE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ReapState:
     """Where a walk stands, and at its end what came of it."""
 

@@ -6,7 +6,7 @@ Owns the frame in which a worker's program works on one step. Must not know what
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, Protocol, TypeVar
@@ -28,6 +28,7 @@ from effects import (
     Wait,
     Waited,
 )
+from effects.word import replace
 
 GIVE_UP_SECONDS = 30
 """An object is given up after this long."""
@@ -74,7 +75,7 @@ class StepInputs:
         return self.now + timedelta(seconds=self.settings.invocation_timeout_seconds)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class StepState:
     """What every run knows so far, and the effects that may begin now."""
 

@@ -6,7 +6,6 @@ Owns the time budget of calls, the one repair, and what each refusal means. Must
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import timedelta
 
 from core.failures import (
@@ -42,6 +41,7 @@ from effects import (
     StepError,
     blob,
 )
+from effects.word import replace
 
 LEAST_CALL = timedelta(seconds=1)
 """With less time than this before the reserve for finalizing, no call is begun."""

@@ -5,7 +5,6 @@ Owns what the step becomes and how long its last writes are tried. Must not know
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -24,6 +23,7 @@ from effects import (
     Wait,
 )
 from effects.moments import rfc3339
+from effects.word import replace
 
 MAX_REPORT_BYTES = 8 * 1024 * 1024
 

@@ -6,7 +6,6 @@ Owns their names and fields. What is said of prompts and answers passes the log 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from core.events import LogEvent, Severity
@@ -37,6 +36,7 @@ from effects import (
     SchemaLoaded,
     StepClaimed,
 )
+from effects.word import replace
 
 AUTH_MODE = "ai_studio_api_key"
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from returns.result import Failure, Result
@@ -45,6 +44,7 @@ from effects import (
     StepError,
     Wait,
 )
+from effects.word import replace
 
 HOPED_PROMPT = Prompt("", "")
 HOPED_SCHEMA = OutputSchema({}, "")

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from core.events import LogEvent
 from core.secrets import Secret
 from effects import Blob
+from effects.word import replace
 
 _TEXTS = frozenset(
     {

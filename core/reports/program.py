@@ -6,7 +6,6 @@ report is there. Must not know how anything is performed.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from returns.result import Failure
@@ -87,6 +86,7 @@ from effects import (
     Wait,
     Waited,
 )
+from effects.word import replace
 
 
 def start(inputs: ReportInputs) -> Next[State]:

@@ -49,7 +49,7 @@ class Phase(Enum):
 ArtifactRole = Literal["candles", "manifest", "previous", "image"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Artifact:
     """Something stored that the model is shown."""
 
@@ -79,7 +79,7 @@ class ReportResult:
     """The claim itself failed: nothing is known to be claimed, and trying again can help."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class State(StepState):
     """Everything known so far, and the effects that may begin now."""
 
