@@ -201,7 +201,7 @@ class FlowAdvancer(EventService):
     def reap(self, assume_lease_seconds: int | None) -> tuple[dict[str, Any], int]:
         """Move all RUNNING flow_runs on; return what came of it, and the answer's status."""
         orchestrator = self.orchestrator
-        state = orchestrator.reap(self.log, orchestrator.leases(assume_lease_seconds))
+        state = orchestrator.reap(self.log, assume_lease_seconds)
         advanced = [changes_as_json(one.flow_run.rpartition("/")[2], one.changes) for one in state.advanced]
         said = {"seen": state.seen, "isComplete": state.is_complete, "failed": list(state.failed)}
         message = f"{state.seen} RUNNING runs seen, {len(advanced)} moved on"

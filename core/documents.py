@@ -69,7 +69,7 @@ def field(document: object, *path: str) -> Any:
     """Return the value at the path, None where anything on the way is missing or not an object."""
     value: Any = document
     for key in path:
-        if not isinstance(value, Mapping):
+        if type(value) is not dict and not isinstance(value, Mapping):  # the first is quick, and nearly always so
             return None
         value = value.get(key)
     return value

@@ -46,6 +46,8 @@ class LeasePolicy:
     """Lease of a step whose claim states none; None leaves such a step alone."""
     holders_gone: bool = False
     """No worker is alive that could hold a claim: every lease counts as run out."""
+    retell_after_seconds: int | None = None
+    """A document with READY steps that nobody touched for so long is touched, so that workers hear of it again."""
 
 
 @word

@@ -1,4 +1,4 @@
-"""The orchestrator on any store: one flow_run moved on, or all RUNNING ones.
+"""The orchestrator on any store: one flow_run moved on, or all that have not ended.
 
 Owns the putting together of inputs, pool, log and runtime. Must not know where documents are kept, nor what changes in them.
 """
@@ -14,6 +14,7 @@ from core.flow.orchestrator import ADVANCE_FLOW, AdvanceInputs, AdvanceResult
 from core.flow.reaper import REAP, ReapInputs, ReapState
 from core.flow.settings import FlowSettings
 from effects import Document, LeasePolicy
+from effects.word import replace
 from interpreters.performers import Interpreter
 from interpreters.ports import Clock, DocumentStore
 from interpreters.runtime import run_to_end
@@ -21,6 +22,8 @@ from interpreters.telemetry import Log, LogWatcher
 
 REAP_PLACES = 8
 """Flow_runs of a page that are moved on side by side."""
+RETELL_AFTER_SECONDS = 600
+"""READY steps that nobody took for so long are told of again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,12 +58,12 @@ class Orchestrator:
         assert state.result is not None
         return state.result
 
-    def reap(self, log: Log, leases: LeasePolicy | None = None) -> ReapState:
-        """Move all RUNNING flow_runs on."""
+    def reap(self, log: Log, assume_lease_seconds: int | None = None) -> ReapState:
+        """Move all flow_runs on that have not ended."""
         budget = timedelta(seconds=self.settings.invocation_timeout_seconds)
         inputs = ReapInputs(
             collection=self.flow_runs_collection,
-            leases=leases or self.leases(),
+            leases=replace(self.leases(assume_lease_seconds), retell_after_seconds=RETELL_AFTER_SECONDS),
             ends_at=self.interpreter.clock.now() + budget,
         )
         return run_to_end(

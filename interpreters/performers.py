@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from functools import cached_property
 from threading import Lock
 from typing import Any
 
@@ -85,7 +86,7 @@ class AccountsAside:
             return frozenset(self._ids)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Interpreter:
     """Performs effects through its ports."""
 
@@ -100,6 +101,7 @@ class Interpreter:
     accounts_aside: AccountsAside = field(default_factory=AccountsAside)
     secrets: Collection[Secret] = ()
 
+    @cached_property
     def table(self) -> dict[type, Callable[[Any], Outcome]]:
         """Return the performer of every effect."""
         return {
@@ -121,7 +123,7 @@ class Interpreter:
     def perform(self, effect: Effect) -> Outcome:
         """Return the outcome of an effect; an exception is an outcome too."""
         try:
-            return self.table()[type(effect)](effect)
+            return self.table[type(effect)](effect)
         except Exception as error:  # noqa: BLE001 - whatever breaks, the program is told
             said = cut(without_secrets(str(error), self.secrets), MAX_SAID_CHARACTERS)
             name = type(error).__name__

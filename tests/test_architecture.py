@@ -91,7 +91,7 @@ def test_every_interpreter_covers_every_effect_exactly(tmp_path: Path) -> None:
         accounts_aside=AccountsAside(),
         secrets=(),
     )
-    assert effects == set(interpreter.table())
+    assert effects == set(interpreter.table)
     assert effects == set(Hopes({}).table)
     assert effects == set(_DESCRIPTIONS)
 

@@ -25,7 +25,7 @@ from core.failures import (
     step_error,
 )
 from core.flow.graph import Graph, Vain, parse_graph, promotable, waiting_in_vain
-from core.flow.leases import attempts_of, is_abandoned, lease_end
+from core.flow.leases import attempts_of, is_abandoned, is_forgotten, lease_end
 from core.flow.status import (
     ENDED_RUNS,
     RUN_STATUSES,
@@ -77,9 +77,10 @@ def advance_flow(
 def advance(flow_run: Document, run_id: str, leases: LeasePolicy, now: datetime) -> tuple[FieldChange, ...]:
     """Return everything that changes in the document at this moment."""
     changes = tuple(filter(_is_change, _wanted(flow_run, run_id, leases, now)))
-    if not changes:
+    if not changes and not is_forgotten(flow_run, leases, now):
         return ()
-    updated = _change(flow_run, ("updatedAt",), rfc3339(now), "the document changed")
+    why = "the document changed" if changes else "READY steps were not taken; whoever takes them is told again"
+    updated = _change(flow_run, ("updatedAt",), rfc3339(now), why)
     return (*changes, *filter(_is_change, [updated]))
 
 

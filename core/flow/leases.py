@@ -1,11 +1,11 @@
-"""Leases: how long a claim holds, and which RUNNING steps were abandoned.
+"""Leases: how long a claim holds, which RUNNING steps were abandoned, and which READY ones forgotten.
 
 Owns the reading of `outputs.execution.claim`. Must not know what the work is, nor change anything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -57,5 +57,20 @@ def _is_silent(flow_run: Document, step: Mapping[str, Any], policy: LeasePolicy,
         flow_run.get("updatedAt"),
         flow_run.get("createdAt"),
     )
+    return _are_older(signs, policy.assume_lease_seconds, now)
+
+
+def is_forgotten(flow_run: Document, policy: LeasePolicy, now: datetime) -> bool:
+    """Return whether READY steps of a RUNNING run have waited for long: the event that told of them may be lost."""
+    if policy.retell_after_seconds is None or flow_run.get("status") != "RUNNING":
+        return False
+    steps = field(flow_run, "steps")
+    is_waiting = isinstance(steps, Mapping) and any(field(one, "status") == "READY" for one in steps.values())
+    signs = (flow_run.get("updatedAt"), flow_run.get("createdAt"))
+    return is_waiting and _are_older(signs, policy.retell_after_seconds, now)
+
+
+def _are_older(signs: Iterable[object], seconds: int, now: datetime) -> bool:
+    """Return whether no sign of life is younger than this."""
     ages = ((now - moment).total_seconds() for moment in map(parse_moment, signs) if moment is not None)
-    return all(age >= policy.assume_lease_seconds for age in ages)
+    return all(age >= seconds for age in ages)

@@ -1,4 +1,4 @@
-"""The reaper's program: all RUNNING flow_runs, page by page, for whatever nobody told the orchestrator of.
+"""The reaper's program: all flow_runs that have not ended, page by page, for whatever nobody told the orchestrator of.
 
 Owns the walk: abandoned steps have no event of their own, and an event can be lost. Must not know what changes: that is `advance`.
 """
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from core.flow.advance import advance
+from core.flow.status import RunStatus
 from core.program import Next, Program
 from effects import (
     AdvanceFlow,
@@ -23,6 +24,8 @@ from effects import (
 from effects.word import replace
 
 PAGE_SIZE = 50
+STATUSES: tuple[RunStatus, ...] = ("RUNNING", "PENDING")
+"""Runs that have not ended: those of the first status, then those of the next."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +44,14 @@ class ReapState:
     """Where a walk stands, and at its end what came of it."""
 
     inputs: ReapInputs
+    statuses: tuple[RunStatus, ...] = STATUSES
+    """Those not seen to the end; the first is being walked through."""
     last: str | None = None
-    """Path of the last flow_run seen."""
+    """Path of the last flow_run seen, of this status."""
     is_asking: bool = False
     """A page was asked for and is not here yet."""
     awaited: frozenset[str] = frozenset()
     """Paths of the flow_runs being moved on."""
-    is_last_page: bool = False
     seen: int = 0
     advanced: tuple[FlowAdvanced, ...] = ()
     failed: tuple[str, ...] = ()
@@ -56,7 +60,7 @@ class ReapState:
     @property
     def is_complete(self) -> bool:
         """Return whether all flow_runs were seen and none failed."""
-        return self.is_last_page and not self.failed
+        return not self.statuses and not self.failed
 
 
 def start(inputs: ReapInputs) -> Next[ReapState]:
@@ -89,7 +93,9 @@ def abort(state: ReapState, error_type: str) -> Next[ReapState]:
 
 def _find(state: ReapState) -> Next[ReapState]:
     inputs = state.inputs
-    query = FindFlowRuns(collection=inputs.collection, status="RUNNING", after=state.last, limit=inputs.page_size)
+    query = FindFlowRuns(
+        collection=inputs.collection, status=state.statuses[0], after=state.last, limit=inputs.page_size
+    )
     return Next(replace(state, is_asking=True), (query,))
 
 
@@ -100,12 +106,13 @@ def _on_page(state: ReapState, page: FlowRunsFound) -> Next[ReapState]:
         for path, flow_run in page.flow_runs.items()
         if advance(flow_run, path.rpartition("/")[2], leases, page.at)
     ]
+    is_last = len(page.flow_runs) < state.inputs.page_size
     state = replace(
         state,
-        last=max(page.flow_runs, default=state.last),
+        statuses=state.statuses[1:] if is_last else state.statuses,
+        last=None if is_last else max(page.flow_runs),
         is_asking=False,
         awaited=frozenset(asking),
-        is_last_page=len(page.flow_runs) < state.inputs.page_size,
         seen=state.seen + len(page.flow_runs),
     )
     if not asking:
@@ -133,7 +140,7 @@ def _settle(
 
 
 def _next_page(state: ReapState, now: datetime) -> Next[ReapState]:
-    is_over = state.is_last_page or now >= state.inputs.ends_at
+    is_over = not state.statuses or now >= state.inputs.ends_at
     return Next(state) if is_over else _find(state)
 
 

@@ -22,6 +22,7 @@ from effects import (
     EffectFailed,
     FinalizeLost,
     Outcome,
+    StepClaimed,
     StepError,
     StepFinalized,
     TerminalStatus,
@@ -133,7 +134,8 @@ def reacted(
     if state.result is not None:
         return next_of(state)
     is_settled = isinstance(outcome, StepFinalized | FinalizeLost)
-    if state.lease_until is not None and state.now >= state.lease_until and not is_settled:
+    lease_until = outcome.lease_until if isinstance(outcome, StepClaimed) else state.lease_until
+    if lease_until is not None and state.now >= lease_until and not is_settled:
         return next_of(nothing_done(state, "lease_expired"))
     if isinstance(outcome, EffectFailed):
         reaction = breakdowns.get((state.phase, type(outcome.effect)))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from returns.result import Failure, Result
@@ -33,7 +34,6 @@ from core.reports.user_input import (
     json_problems,
 )
 from effects import (
-    Blob,
     LoadPrompt,
     LoadSchema,
     ObjectNotRead,
@@ -141,7 +141,7 @@ def on_prompt(state: State, outcome: PromptLoaded) -> State:
         return _with_error(state, step_error(PROMPT_NOT_FOUND, message))
     if outcome.content.data is None:
         return replace(state, prompt=HOPED_PROMPT)
-    parsed = parse_prompt(_json(outcome.content))
+    parsed = _prompt(outcome.content.data)
     if isinstance(parsed, Failure):
         subject = f"prompt {prompt_id} is not valid"
         return _with_error(state, invalid(subject, parsed.failure(), INVALID_STEP_INPUTS))
@@ -157,15 +157,22 @@ def on_schema(state: State, outcome: SchemaLoaded) -> State:
         return _with_error(state, step_error(LLM_PROFILE_INVALID, f"there is no schema {schema_id}"))
     if outcome.content.data is None:
         return replace(state, schema=HOPED_SCHEMA)
-    parsed = parse_schema(schema_id, _json(outcome.content))
+    parsed = _schema(schema_id, outcome.content.data)
     if isinstance(parsed, Failure):
         subject = f"schema {schema_id} is not valid"
         return _with_error(state, invalid(subject, parsed.failure(), LLM_PROFILE_INVALID))
     return replace(state, schema=parsed.unwrap())
 
 
-def _json(content: Blob) -> Any:
-    return json.loads(content.data or b"null")
+@lru_cache(maxsize=16)
+def _prompt(content: bytes) -> Result[Prompt, Problems]:
+    return parse_prompt(json.loads(content or b"null"))
+
+
+@lru_cache(maxsize=16)
+def _schema(schema_id: str, content: bytes) -> Result[OutputSchema, Problems]:
+    """Return the schema; few are in use, and checking one takes long."""
+    return parse_schema(schema_id, json.loads(content or b"null"))
 
 
 # Artifacts.

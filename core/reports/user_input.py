@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from core.charts.images import png_size
@@ -47,6 +48,7 @@ def image_problems(content: bytes, where: str) -> Problems:
     return () if png_size(content) else (Problem(where, "is not a PNG"),)
 
 
+@lru_cache(maxsize=8)
 def charts_of(content: bytes, where: str) -> tuple[tuple[AttachedChart, ...], Problems]:
     """Return the pictures that a manifest names, or everything that is wrong with it."""
     problems = json_problems(content, where)

@@ -167,7 +167,7 @@ def reap(store: str, state_dir: Path | None, assume_lease: int | None, form: str
         stop("--state-dir", f"{folder} has not been used as a state directory")
     with opened(store, folder) as home:
         orchestrator = home.orchestrator(settings)
-        state = orchestrator.reap(_log(None), orchestrator.leases(assume_lease))
+        state = orchestrator.reap(_log(None), assume_lease)
         for one in state.advanced:
             home.export(one.flow_run.rpartition("/")[2])
     runs = [changes_as_json(one.flow_run.rpartition("/")[2], one.changes) for one in state.advanced]
