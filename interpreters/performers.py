@@ -14,7 +14,8 @@ from typing import Any
 
 from core.charts.answers import SLOT_MISSED, read_answer
 from core.failures import cut
-from core.reports.answers import read_reply
+from core.flow.leases import is_too_late
+from core.reports.answers import TOO_LATE, read_reply
 from core.rules import RULES, decide, paths_of
 from core.secrets import Secret, without_secrets
 from effects import (
@@ -52,6 +53,7 @@ from effects import (
     blob,
 )
 from effects.word import replace
+from interpreters.objects.refusals import not_stored
 from interpreters.ports import (
     ChartApi,
     Clock,
@@ -162,9 +164,10 @@ class Interpreter:
         return SchemaLoaded(content=None if content is None else blob(content), at=self.clock.now())
 
     def perform_call_model(self, effect: CallModel) -> ModelAnswered | ModelRefused:
-        """Ask once, and read the reply."""
+        """Ask once, unless it is too late to, and read the reply."""
         started_at = self.clock.now()
-        return read_reply(effect, self.model.ask(effect), self.secrets, started_at, self.clock.now())
+        reply = self.model.ask(effect) if started_at < effect.ends_by else TOO_LATE
+        return read_reply(effect, reply, self.secrets, started_at, self.clock.now())
 
     def perform_set_account_aside(self, effect: SetAccountAside) -> AccountSetAside:
         """Use the account no more in this process."""
@@ -177,8 +180,11 @@ class Interpreter:
         return ReplyRecorded(fixture_name=effect.fixture_name, at=self.clock.now())
 
     def perform_put_object(self, effect: PutObject) -> ObjectStored | ObjectNotStored:
-        """Store an object."""
-        return replace(self.objects.put(effect, self.clock.now()), at=self.clock.now())
+        """Store an object, unless it is too late to."""
+        now = self.clock.now()
+        if is_too_late(effect.give_up_at, now):
+            return not_stored(effect, "failed", "not sent: it was held up for too long", now)
+        return replace(self.objects.put(effect, now), at=self.clock.now())
 
     def perform_list_objects(self, effect: ListObjects) -> ObjectsListed | ObjectNotRead:
         """List objects."""

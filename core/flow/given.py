@@ -57,6 +57,7 @@ class GivenState:
 
     inputs: GivenInputs
     phase: Phase = "claiming"
+    lease_until: datetime | None = None
     is_claim_unknown: bool = False
     """The claim itself failed: nothing is known to be claimed, and trying again can help."""
 
@@ -79,7 +80,10 @@ def start(inputs: GivenInputs) -> Next[GivenState]:
 
 
 def react(state: GivenState, outcome: Outcome) -> Next[GivenState]:
-    """Return what can begin after the outcome; what its phase does not expect changes nothing."""
+    """Return what can begin after the outcome; what its phase does not expect changes nothing, nor does what comes after the lease."""
+    lease_until = outcome.lease_until if isinstance(outcome, StepClaimed) else state.lease_until
+    if lease_until is not None and outcome.at >= lease_until:
+        return _end(state)
     if isinstance(outcome, EffectFailed):
         return _on_broken(state, outcome)
     reaction = _REACTIONS.get((state.phase, type(outcome)))
@@ -94,7 +98,8 @@ def abort(state: GivenState, error_type: str) -> Next[GivenState]:
 
 
 def _on_claimed(state: GivenState, outcome: StepClaimed) -> Next[GivenState]:
-    return Next(replace(state, phase="storing"), (_put(state.inputs, outcome.at),))
+    storing = replace(state, phase="storing", lease_until=outcome.lease_until)
+    return Next(storing, (_put(state.inputs, outcome.at),))
 
 
 def _on_stored(state: GivenState, outcome: ObjectStored) -> Next[GivenState]:

@@ -6,7 +6,7 @@ Owns the reading of `outputs.execution.claim`. Must not know what the work is, n
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from core.documents import field
@@ -17,6 +17,14 @@ CLAIM = ("outputs", "execution", "claim")
 """Where a step holds the claim that it runs under."""
 LEASE_MARGIN_SECONDS = 60
 """How much longer than an invocation a claim holds."""
+
+
+def is_too_late(give_up_at: datetime, now: datetime) -> bool:
+    """Return whether a write that should have been given up by then must not be sent any more.
+
+    A worker that was held up for long may have lost its step: what it writes now would hit what another has written.
+    """
+    return now >= give_up_at + timedelta(seconds=LEASE_MARGIN_SECONDS / 2)
 
 
 def attempts_of(step: object) -> int:

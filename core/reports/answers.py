@@ -37,6 +37,9 @@ class NoReply:
     status: str | None = None
 
 
+TOO_LATE = NoReply(kind="timeout", message="not sent: no time was left to call")
+
+
 def read_reply(
     effect: CallModel,
     reply: Reply | NoReply,

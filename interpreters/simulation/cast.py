@@ -17,7 +17,10 @@ from core.flow.orchestrator import ADVANCE_FLOW
 from core.flow.reaper import REAP
 from core.program import Program
 from core.reports.program import LLM_REPORT
-from effects import LeasePolicy, Outcome
+from core.rules import paths_of
+from effects import Effect, LeasePolicy, Outcome
+from effects.word import replace
+from interpreters.performers import Interpreter
 from interpreters.runtime import Perform
 from interpreters.simulation.scenarios import MAX_ATTEMPTS
 
@@ -51,5 +54,18 @@ class Cast:
 PRODUCTION = Cast()
 
 
-def ignore(_: Outcome) -> None:
-    """Do nothing."""
+@dataclass(frozen=True, kw_only=True)
+class ExchangedRules(Interpreter):
+    """The performers of production, where some rules may be others."""
+
+    rules: Mapping[type, AnyRule]
+
+    def perform_transaction(self, effect: Effect) -> Outcome:
+        """Commit what the effect's rule decides."""
+        rule = self.rules.get(type(effect))
+        if rule is None:
+            return super().perform_transaction(effect)
+        outcome: Outcome = self.documents.transact(
+            paths_of(effect), lambda documents: rule(documents, effect, self.clock.now())
+        )
+        return replace(outcome, at=self.clock.now())

@@ -158,11 +158,28 @@ class Listed:
 
     schedule: Schedule
 
-    def at(self, point: Point, bits: int, candidates: tuple[Fault, ...]) -> Fault | None:
+    def at(self, point: Point, bits: int, candidates: tuple[Fault, ...]) -> Fault | None:  # noqa: ARG002
         """Return the listed fault, if it can happen here."""
         fault = self.schedule.get(point)
         return fault if fault in candidates else None
 
+
+class Allowed:
+    """The faults that may happen."""
+
+    def __init__(self, faults: Collection[Fault]) -> None:
+        """Allow these."""
+        self.faults = frozenset(faults)
+        self._among: dict[tuple[Fault, ...], tuple[Fault, ...]] = {}
+
+    def among(self, candidates: tuple[Fault, ...]) -> tuple[Fault, ...]:
+        """Return those of the candidates that may happen."""
+        if candidates not in self._among:
+            self._among[candidates] = tuple(one for one in candidates if one in self.faults)
+        return self._among[candidates]
+
+
+ALL_FAULTS = Allowed(list(Fault))
 
 RATES = (0, 0x0800, 0x1800, 0x4000)
 """How likely a fault is at a point, of 0x10000: never, 1 in 32, 3 in 32, 1 in 4."""
@@ -175,7 +192,7 @@ class Seeded:
     """Faults by chance, of those allowed, until there were enough of them."""
 
     seed: int
-    allowed: frozenset[Fault]
+    allowed: Allowed
     _rate: int = field(init=False)
     _left: int = field(init=False)
 
@@ -184,18 +201,15 @@ class Seeded:
         self._rate = RATES[bits & 3]
         self._left = 1 + choose(bits >> 16, MOST_FAULTS)
 
-    def at(self, point: Point, bits: int, candidates: tuple[Fault, ...]) -> Fault | None:
+    def at(self, point: Point, bits: int, candidates: tuple[Fault, ...]) -> Fault | None:  # noqa: ARG002
         """Return what goes wrong at this point, if anything."""
         if bits & 0xFFFF >= self._rate or not self._left:
             return None
-        fault = candidates[choose(bits >> 16, len(candidates))]
-        if fault not in self.allowed:
+        possible = self.allowed.among(candidates)
+        if not possible:
             return None
         self._left -= 1
-        return fault
-
-
-ALL_FAULTS = frozenset(Fault)
+        return possible[choose(bits >> 16, len(possible))]
 
 
 def schedule_text(schedule: Schedule) -> str:
@@ -216,11 +230,11 @@ def parse_schedule(text: str) -> dict[Point, Fault]:
     return schedule
 
 
-def parse_faults(names: Collection[str]) -> frozenset[Fault]:
+def parse_faults(names: Collection[str]) -> Allowed:
     """Return the faults of these names; none named means all. Raise ValueError that names what is unknown."""
     known = {one.value: one for one in Fault}
     unknown = sorted(set(names) - set(known))
     if unknown:
         message = f"there is no fault {', '.join(unknown)}; there are: {', '.join(known)}"
         raise ValueError(message)
-    return frozenset(known[name] for name in names) or ALL_FAULTS
+    return Allowed([known[name] for name in names]) if names else ALL_FAULTS

@@ -10,6 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from core.flow.step_run import MAX_FINALIZE_TRIES
 from effects import AdvanceFlow, CallChartApi, ClaimStep, Document, Effect, FinalizeStep
 from effects.moments import parse_moment, utc_day
 from interpreters.simulation.scenarios import (
+    BUCKET,
     CANDIDATE_TEXT,
     MAX_ATTEMPTS,
     RUN_ID,
@@ -48,13 +50,14 @@ PROMISES: Mapping[str, str] = {
     "written-once": "a picture or a report, once stored, stays as it is",
     "secret": "no key, prompt or candidate text is outside its place",
 }
-_MOVES = {
-    ("PENDING", "READY"): AdvanceFlow,
-    ("READY", "RUNNING"): ClaimStep,
-    ("RUNNING", "READY"): AdvanceFlow,
-    ("RUNNING", "SUCCEEDED"): FinalizeStep,
+_MOVES: Mapping[tuple[str, str], tuple[type, ...]] = {
+    ("PENDING", "READY"): (AdvanceFlow,),
+    ("READY", "RUNNING"): (ClaimStep,),
+    ("RUNNING", "READY"): (AdvanceFlow,),
+    ("RUNNING", "SUCCEEDED"): (FinalizeStep,),
     ("RUNNING", "FAILED"): (FinalizeStep, AdvanceFlow),
 }
+"""Which effects may move a step from where to where."""
 _ENDED = {"SUCCEEDED", "FAILED"}
 
 
@@ -81,7 +84,8 @@ class Invariants:
     """Calls of providers, by token and subject."""
     _there: dict[str, frozenset[str]] = field(default_factory=dict)
     """What was stored when a token claimed its step."""
-    _given_up: bool = False
+    _leases: dict[str, datetime] = field(default_factory=dict)
+    """Until when a token holds its step."""
 
     def _break(self, promise: str, what: str) -> None:
         self.broken.append(Violation(promise, what))
@@ -112,8 +116,7 @@ class Invariants:
         if move[0] == move[1]:
             self._break("one-claim", f"{step_id} was changed while {move[0]}, by {type(effect).__name__}")
             return
-        mover = _MOVES.get(move)
-        if mover is None or not isinstance(effect, mover):
+        if type(effect) not in _MOVES.get(move, ()):
             self._break("forwards", f"{step_id} went from {move[0]} to {move[1]} by {type(effect).__name__}")
         elif move[1] == "RUNNING":
             self._claimed(step_id, was, step, flow_run)
@@ -134,6 +137,7 @@ class Invariants:
         if unmet := _unmet(step, flow_run):
             self._break("in-order", f"{step_id} was claimed while {unmet} has not SUCCEEDED")
         self._there[token] = frozenset(self.world.objects.objects)
+        self._leases[token] = datetime.fromisoformat(claim["leaseUntil"])
 
     def _finalized(self, step_id: str, was: Document, step: Document, effect: FinalizeStep) -> None:
         token = _claim(was)["token"]
@@ -156,12 +160,12 @@ class Invariants:
         """Check that no account had a call left: by its usage document, or because the provider refused it."""
         world = self.world
         now = world.acting.process.now()
-        days = {utc_day(now), utc_day(parse_moment(_claim(was)["startedAt"]) or now)}
+        days = {utc_day(now), utc_day(datetime.fromisoformat(_claim(was)["startedAt"]))}
         for account in world.scenario.charts.accounts:
             usage = world.documents.documents.get(f"chart_img_accounts_usage/{account.id}") or {}
             is_used_up = usage.get("usageToday", 0) >= world.scenario.choices.daily_limit
             is_of_today = parse_moment(usage.get("windowStart")) in days
-            is_refused = account.id in world.chart_provider.revoked
+            is_refused = account.id in world.chart_provider.refused
             if not is_refused and not (is_used_up and is_of_today):
                 self._break("quota-used", f"{step_id} failed for lack of quota while {account.id} had some")
 
@@ -228,6 +232,7 @@ class Invariants:
 
     def called_chart(self, effect: CallChartApi, day: int, *, is_too_soon: bool) -> None:
         """Check a call that has just arrived."""
+        self._not_fenced("CallChartApi")
         world, account, token = self.world, effect.account_id, self.world.acting.token
         arrived, limit = world.chart_provider.counts[account, day], world.scenario.choices.daily_limit
         if arrived > limit:
@@ -243,7 +248,7 @@ class Invariants:
         self._calls[token, subject] += 1
         if self._calls[token, subject] > MAX_ATTEMPTS + 2 * len(world.scenario.charts.accounts):
             self._break("attempts", f"{subject} was asked for {self._calls[token, subject]} times under one claim")
-        if any(uri.endswith(f"_{subject}.png") for uri in self._there.get(token, ())):
+        if any(_is_picture(uri, subject) for uri in self._there.get(token, ())):
             self._break("not-again", f"{subject} was asked for, and is stored")
 
     def _is_todays(self, usage: Document, day: int) -> bool:
@@ -253,6 +258,7 @@ class Invariants:
 
     def called_model(self) -> None:
         """Check a call that has just arrived."""
+        self._not_fenced("CallModel")
         token = self.world.acting.token
         self._calls[token, "model"] += 1
         if self._calls[token, "model"] > 2:  # noqa: PLR2004 - the question and the one repair
@@ -264,9 +270,16 @@ class Invariants:
 
     def begun(self, active: Active, effect: Effect) -> None:
         """Check that a worker whose lease is over begins nothing more."""
-        lease_until = getattr(active.run.state, "lease_until", None)
+        lease_until = self._leases.get(active.token)
         if lease_until is not None and active.process.now() >= lease_until:
             self._break("fenced", f"{active.token} began {type(effect).__name__} after its lease")
+
+    def _not_fenced(self, what: str) -> None:
+        """Check that nobody pays for a step that is another's by now."""
+        active = self.world.acting
+        lease_until = self._leases.get(active.token)
+        if lease_until is not None and active.process.now() >= lease_until:
+            self._break("fenced", f"{active.token} made {what} after its lease")
 
     def ended(self, active: Active) -> None:
         """Check that a worker that lives, and knows of its claim, has ended its step."""
@@ -322,6 +335,10 @@ def _claim(step: Document) -> dict[str, Any]:
 
 def _unmet(step: Document, flow_run: Document) -> str | None:
     return next((one for one in step["dependsOn"] if flow_run["steps"][one]["status"] != "SUCCEEDED"), None)
+
+
+def _is_picture(uri: str, chart_template_id: str) -> bool:
+    return uri.startswith(f"gs://{BUCKET}/charts/") and uri.endswith(f"_{chart_template_id}.png")
 
 
 @lru_cache(maxsize=256)

@@ -51,14 +51,6 @@ if TYPE_CHECKING:
 
 SKEW = 2 * SECOND
 """How far a clock that is wrong is off."""
-_AFTER = {
-    Fault.SENT_LATE: 5 * SECOND,
-    Fault.SENT_PAST_BUDGET: 65 * SECOND,
-    Fault.SENT_PAST_LEASE: 130 * SECOND,
-    Fault.ANSWERED_LATE: 5 * SECOND,
-    Fault.ANSWERED_PAST_BUDGET: 65 * SECOND,
-    Fault.ANSWERED_PAST_LEASE: 130 * SECOND,
-}
 _SENT = {Fault.SENT_LATE, Fault.SENT_PAST_BUDGET, Fault.SENT_PAST_LEASE, Fault.SENT_PAST_MIDNIGHT}
 _ANSWERED = {
     Fault.ANSWERED_LATE,
@@ -155,9 +147,9 @@ class Active:
         answer = choose(bits >> 48, most) + 1 if (most := _LATENCY.get(type(effect))) else 0
         if fault is not None:
             if fault in _SENT:
-                delay += world.until(fault, _AFTER)
+                delay += world.delay(fault, bits)
             elif fault in _ANSWERED:
-                answer += world.until(fault, _AFTER)
+                answer += world.delay(fault, bits)
             elif fault is Fault.TIMEOUT:
                 answer = 20 * SECOND
         world.at(world.now + delay, self._apply, effect, fault, answer, bits >> 63)

@@ -52,6 +52,11 @@ class ChartProvider:
         if self.choices.used and not self.choices.used_yesterday:
             self.counts["acc1", 0] = self.choices.used
 
+    @property
+    def refused(self) -> set[str]:
+        """Return the accounts that the provider would not, or did not, serve."""
+        return self.revoked | {account for account, _ in self.full}
+
     def ask(self, effect: CallChartApi) -> Answer | NoAnswer:
         """Take one call."""
         world, account = self.world, effect.account_id
@@ -100,7 +105,7 @@ class ModelProvider:
     world: World
     calls: int = 0
 
-    def ask(self, effect: CallModel) -> Reply | NoReply:
+    def ask(self, effect: CallModel) -> Reply | NoReply:  # noqa: ARG002
         """Take one call."""
         fault = self.world.fault
         if fault is Fault.BROKEN:

@@ -21,6 +21,7 @@ from core.charts.settings import ChartConfiguration, parse_configuration
 from core.charts.step import STEP_TYPE as CHART_EXPORT
 from core.charts.usage import USAGE_COLLECTION, usage_path
 from core.flow.flow_run import flow_run_path
+from core.flow.leases import LEASE_MARGIN_SECONDS
 from core.reports.references import STEP_TYPE as LLM_REPORT
 from core.reports.registry import schema_sha256
 from core.reports.settings import CLOUD_DEFAULTS as REPORT_DEFAULTS
@@ -46,6 +47,7 @@ PROMPT_ID, SCHEMA_ID = "llm_prompt_4h_report_v1_0", "llm_report_output_v1"
 MAX_ATTEMPTS = 3
 """Claims of one step, and calls of one chart that end in a transient failure."""
 INVOCATION_SECONDS, RESERVE_SECONDS, CALL_SECONDS = 60, 12, 20
+LEASE_SECONDS = INVOCATION_SECONDS + LEASE_MARGIN_SECONDS
 
 CHART_KEY, MODEL_KEY = "canary-chart-key", "canary-model-key"
 PROMPT_TEXT = "canary prompt: you are an analyst of markets"
@@ -86,7 +88,7 @@ class Scenario:
     """Who hears of changes."""
 
 
-_WEIGHTS: tuple[Shape, ...] = (*["charts"] * 9, *["report"] * 6, "flow")
+_WEIGHTS: tuple[Shape, ...] = (*("charts",) * 9, *("report",) * 6, "flow")
 
 
 def choices_of(seed: int, shape: Shape | None = None) -> Choices:
@@ -282,6 +284,8 @@ def _uri(name: str) -> str:
 
 
 _CANDLES, _MANIFEST, _PICTURE = "before/candles.json", "before/manifest.json", "before/one.png"
+GIVEN_MANIFEST = _uri(_MANIFEST)
+"""What a report builds on, where no charts are drawn in the run itself."""
 _OBJECTS = {
     _uri(_CANDLES): CANDLES,
     _uri(_PICTURE): picture("before"),

@@ -149,12 +149,12 @@ class SimulatedLibrary:
         self._check()
         return {one: TEMPLATES[one] for one in chart_template_ids if one in TEMPLATES}, {}
 
-    def prompt(self, prompt_id: str) -> bytes | None:
+    def prompt(self, prompt_id: str) -> bytes | None:  # noqa: ARG002
         """Return the prompt."""
         self._check()
         return PROMPT
 
-    def schema(self, schema_id: str) -> bytes | None:
+    def schema(self, schema_id: str) -> bytes | None:  # noqa: ARG002
         """Return the schema."""
         self._check()
         return SCHEMA

@@ -5,7 +5,7 @@ Owns the order of events, the delivery of changes, and the reaper's schedule. Mu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from heapq import heappop, heappush
@@ -14,15 +14,14 @@ from typing import Any
 
 from core.flow.status import ENDED_RUNS
 from effects import Document, Effect
-from interpreters.performers import Interpreter
 from interpreters.runtime import Perform
-from interpreters.simulation.cast import PRODUCTION, Cast
+from interpreters.simulation.cast import PRODUCTION, Cast, ExchangedRules
 from interpreters.simulation.chance import choose, draw
 from interpreters.simulation.faults import EVENT_FAULTS, Fault, Faults, Point
 from interpreters.simulation.invariants import Invariants, Violation
 from interpreters.simulation.processes import Active, Process, reap
 from interpreters.simulation.providers import SECOND, ChartProvider, ModelProvider
-from interpreters.simulation.scenarios import RUN_PATH, Kind, Scenario
+from interpreters.simulation.scenarios import INVOCATION_SECONDS, LEASE_SECONDS, RUN_PATH, Kind, Scenario
 from interpreters.simulation.stores import SimulatedDocuments, SimulatedLibrary, SimulatedObjects
 
 REAP_EVERY = 60 * SECOND
@@ -36,6 +35,11 @@ _BUS = 63
 _EVENT_TAKES = 150_000
 _RETOLD_AFTER = 10 * SECOND
 _MOST_TELLINGS = 8
+
+
+_PAST_BUDGET = {Fault.SENT_PAST_BUDGET, Fault.ANSWERED_PAST_BUDGET}
+_PAST_LEASE = {Fault.SENT_PAST_LEASE, Fault.ANSWERED_PAST_LEASE}
+_PAST_MIDNIGHT = {Fault.SENT_PAST_MIDNIGHT, Fault.ANSWERED_PAST_MIDNIGHT}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,6 +102,11 @@ class World:
             self.invariants.at_the_end()
         return broken[0] if broken else None
 
+    @property
+    def run_status(self) -> str:
+        """Return the status of the flow_run."""
+        return str(self.documents.documents[RUN_PATH]["status"])
+
     # Time.
 
     def at(self, ticks: int, action: Callable[..., None], *words: Any) -> None:
@@ -113,12 +122,15 @@ class World:
         after = moment - self.scenario.start
         return (after.days * 86_400 + after.seconds) * SECOND + after.microseconds
 
-    def until(self, fault: Fault, after: Mapping[Fault, int]) -> int:
-        """Return how long the fault delays; the others go past midnight."""
-        return after[fault] if fault in after else self._to_midnight() + SECOND
-
-    def _to_midnight(self) -> int:
-        return _DAY - (self._since_midnight() % _DAY)
+    def delay(self, fault: Fault, bits: int) -> int:
+        """Return how long the fault holds an effect up; past the lease means: just after the reaper took the step back."""
+        few = choose(bits >> 40, 3 * SECOND)
+        if fault in _PAST_LEASE:
+            reaped = (self.now + LEASE_SECONDS * SECOND) // REAP_EVERY + 1
+            return reaped * REAP_EVERY - self.now + few
+        if fault in _PAST_MIDNIGHT:
+            return _DAY - self._since_midnight() % _DAY + few
+        return few + (INVOCATION_SECONDS * SECOND if fault in _PAST_BUDGET else 2 * SECOND)
 
     def _since_midnight(self) -> int:
         start = self.scenario.start
@@ -162,7 +174,7 @@ class World:
             if cast.hides_keys
             else ()
         )
-        interpreter = Interpreter(
+        interpreter = ExchangedRules(
             documents=self.documents,
             objects=self.objects,
             templates=self.library,
@@ -172,6 +184,7 @@ class World:
             clock=process,
             accounts_aside=process.aside,
             secrets=tuple(one for one in secrets if one is not None),
+            rules=cast.rules,
         )
         return interpreter.perform if cast.around is None else cast.around(interpreter.perform)
 
