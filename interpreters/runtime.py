@@ -139,8 +139,9 @@ class Run(Generic[InputsT, StateT]):
             else:
                 self._in_flight[id(effect)] = effect
                 self._begin(effect)
-        for effect in effects:
-            self._tell("begun", effect)
+        if self._watchers:
+            for effect in effects:
+                self._tell("begun", effect)
 
     def _tell(self, what: Literal["begun", "done"], *words: Effect | Outcome) -> None:
         """Tell every watcher; one that breaks is told no more, and the work goes on."""

@@ -33,6 +33,8 @@ SPARE_SLOTS = 10
 
 def begin_reservations(state: State) -> State:
     """Reserve for all requests that need an account, one commit at a time for each usage collection."""
+    if not any(chart.stage is Stage.NEEDS_ACCOUNT for chart in state.charts.values()):
+        return state
     for replay, ledger in state.ledgers.items():
         waiting = [chart for chart in state.due(Stage.NEEDS_ACCOUNT) if chart.replay is replay]
         state = _fail_hopeless(_drop_lost_holds(state, waiting, ledger), waiting, ledger)

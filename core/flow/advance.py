@@ -6,7 +6,6 @@ Nothing to change is no change at all: the orchestrator's own writes must not ke
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -51,6 +50,7 @@ from effects.moments import rfc3339
 
 _DONE: tuple[StepStatus, ...] = ("SUCCEEDED", "SKIPPED", "CANCELLED")
 """Steps that do not stop a run from succeeding."""
+_COUNTED_AS = {one: one.lower() for one in STEP_STATUSES}
 _MAX_REASONS = 10
 """How many steps an error gives reasons for, causes first; it lists more of them by id."""
 
@@ -76,12 +76,11 @@ def advance_flow(
 
 def advance(flow_run: Document, run_id: str, leases: LeasePolicy, now: datetime) -> tuple[FieldChange, ...]:
     """Return everything that changes in the document at this moment."""
-    changes = tuple(filter(_is_change, _wanted(flow_run, run_id, leases, now)))
+    changes = tuple(_wanted(flow_run, run_id, leases, now))
     if not changes and not is_forgotten(flow_run, leases, now):
         return ()
     why = "the document changed" if changes else "READY steps were not taken; whoever takes them is told again"
-    updated = _change(flow_run, ("updatedAt",), rfc3339(now), why)
-    return (*changes, *filter(_is_change, [updated]))
+    return (*changes, *_change(flow_run, ("updatedAt",), rfc3339(now), why))
 
 
 def _wanted(flow_run: Document, run_id: str, leases: LeasePolicy, now: datetime) -> Iterator[FieldChange]:
@@ -174,10 +173,10 @@ def _step_changes(flow_run: Document, moves: Iterable[_Move], now: datetime) -> 
     for move in moves:
         step = ("steps", move.step_id)
         before: StepStatus = flow_run["steps"][move.step_id]["status"]
-        yield _change(flow_run, (*step, "status"), next_status(before, move.event), move.why)
+        yield from _change(flow_run, (*step, "status"), next_status(before, move.event), move.why)
         if move.error is not None:
-            yield _change(flow_run, (*step, "error"), error_document(move.error), move.why)
-            yield _change(flow_run, (*step, "finishedAt"), rfc3339(now), move.why)
+            yield from _change(flow_run, (*step, "error"), error_document(move.error), move.why)
+            yield from _change(flow_run, (*step, "finishedAt"), rfc3339(now), move.why)
 
 
 # What becomes of the run.
@@ -210,21 +209,23 @@ def _in_vain(vain: Sequence[Vain]) -> StepError:
 
 def _fail_run(flow_run: Document, error: StepError, now: datetime) -> Iterator[FieldChange]:
     yield from _end_run(flow_run, "fail", error.message, now)
-    yield _change(flow_run, ("error",), error_document(error), error.code)
+    yield from _change(flow_run, ("error",), error_document(error), error.code)
 
 
 def _run_changes(flow_run: Document, graph: Graph, now: datetime) -> Iterator[FieldChange]:
     if all(status in _DONE for status in graph.statuses.values()):
         yield from _end_run(flow_run, "succeed", "every step is SUCCEEDED, SKIPPED or CANCELLED", now)
     elif flow_run["status"] == "PENDING":
-        yield _change(flow_run, ("status",), next_run_status("PENDING", "begin"), "steps are READY or RUNNING")
+        yield from _change(
+            flow_run, ("status",), next_run_status("PENDING", "begin"), "steps are READY or RUNNING"
+        )
 
 
 def _end_run(flow_run: Document, event: RunEvent, why: str, now: datetime) -> Iterator[FieldChange]:
     """End the run; one whose status is no status counts as not begun."""
     before: RunStatus = flow_run["status"] if flow_run.get("status") in RUN_STATUSES else "PENDING"
-    yield _change(flow_run, ("status",), next_run_status(before, event), why)
-    yield _change(flow_run, ("finishedAt",), rfc3339(now), "the run has ended")
+    yield from _change(flow_run, ("status",), next_run_status(before, event), why)
+    yield from _change(flow_run, ("finishedAt",), rfc3339(now), "the run has ended")
 
 
 # Progress.
@@ -238,12 +239,14 @@ def _progress_of_ended(flow_run: Document) -> Iterator[FieldChange]:
 
 
 def _progress(flow_run: Document, graph: Graph) -> Iterator[FieldChange]:
-    counts = Counter(graph.statuses.values())
-    step_counts = {"total": len(graph.statuses), **{one.lower(): counts[one] for one in STEP_STATUSES}}
+    counts = dict.fromkeys(STEP_STATUSES, 0)
+    for status in graph.statuses.values():
+        counts[status] += 1
+    step_counts = {"total": len(graph.statuses), **{_COUNTED_AS[one]: counts[one] for one in STEP_STATUSES}}
     ended = sum(counts[one] for one in _DONE) + counts["FAILED"]
     why = f"{ended} of {len(graph.statuses)} steps have ended"
-    yield _change(flow_run, ("progress", "currentStepId"), _current(graph, counts), why)
-    yield _change(flow_run, ("progress", "stepCounts"), step_counts, why)
+    yield from _change(flow_run, ("progress", "currentStepId"), _current(graph, counts), why)
+    yield from _change(flow_run, ("progress", "stepCounts"), step_counts, why)
 
 
 def _current(graph: Graph, counts: Mapping[StepStatus, int]) -> str | None:
@@ -253,12 +256,10 @@ def _current(graph: Graph, counts: Mapping[StepStatus, int]) -> str | None:
     return min((one for one, status in graph.statuses.items() if status == wanted), default=None)
 
 
-def _change(flow_run: Document, path: tuple[str, ...], after: Any, why: str) -> FieldChange:
+def _change(flow_run: Document, path: tuple[str, ...], after: Any, why: str) -> Iterator[FieldChange]:
+    """Return the change of a field, or nothing where it is so already."""
     before = field(flow_run, *path)
-    return FieldChange(
-        path=path, before=rfc3339(before) if isinstance(before, datetime) else before, after=after, why=why
-    )
-
-
-def _is_change(change: FieldChange) -> bool:
-    return bool(change.before != change.after)
+    if isinstance(before, datetime):
+        before = rfc3339(before)
+    if before != after:
+        yield FieldChange(path=path, before=before, after=after, why=why)

@@ -31,7 +31,7 @@ from effects import (
 )
 from effects.word import replace
 from interpreters.performers import AccountsAside
-from interpreters.runtime import Run
+from interpreters.runtime import Perform, Run
 from interpreters.simulation.chance import choose
 from interpreters.simulation.faults import CLOCK_FAULTS, FAULTS_OF, Fault
 from interpreters.simulation.providers import SECOND
@@ -75,6 +75,7 @@ class Process:
         self.points = 0
         self.tokens = 0
         self.skew = self._skew()
+        self._read_at, self._reading = world.now, world.moment(world.now + self.skew)
         self.restart()
 
     def _skew(self) -> int:
@@ -85,7 +86,7 @@ class Process:
         """Begin anew, with nothing in memory."""
         self.active: list[Active] = []
         self.aside = AccountsAside()
-        self.perform = self.world.performer(self)
+        self._perform: Perform | None = None
 
     def next_point(self) -> int:
         """Return the number of the next point at which something can go wrong."""
@@ -93,9 +94,19 @@ class Process:
         self.points = number + 1
         return number
 
+    @property
+    def perform(self) -> Perform:
+        """Return how the process performs effects."""
+        if self._perform is None:
+            self._perform = self.world.performer(self)
+        return self._perform
+
     def now(self) -> datetime:
         """Return this moment by the process's clock."""
-        return self.world.moment(self.world.now + self.skew)
+        now = self.world.now
+        if now != self._read_at:
+            self._read_at, self._reading = now, self.world.moment(now + self.skew)
+        return self._reading
 
     def token(self) -> str:
         """Return a token that nobody else has."""
@@ -259,7 +270,9 @@ def _handle_given(process: Process, delivery: Delivery) -> None:
 
 def _handle_flow(process: Process, delivery: Delivery) -> None:
     cast = process.world.cast
-    inputs = AdvanceInputs(flow_run_path=RUN_PATH, flow_run=None, leases=cast.leases, now=process.now())
+    inputs = AdvanceInputs(
+        flow_run_path=RUN_PATH, flow_run=delivery.flow_run, leases=cast.leases, now=process.now()
+    )
     process.run(cast.programs["orchestrator"], inputs, delivery)
 
 

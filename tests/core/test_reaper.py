@@ -32,8 +32,8 @@ def inputs(page_size: int = 2) -> ReapInputs:
     return ReapInputs(collection="flow_runs", leases=LEASES, ends_at=ENDS_AT, page_size=page_size)
 
 
-def query(after: str | None, limit: int = 2) -> FindFlowRuns:
-    return FindFlowRuns(collection="flow_runs", status="RUNNING", after=after, limit=limit)
+def query(after: str | None, limit: int = 2, status: str = "RUNNING") -> FindFlowRuns:
+    return FindFlowRuns(collection="flow_runs", status=status, after=after, limit=limit)
 
 
 def moving(run_id: str) -> AdvanceFlow:
@@ -95,15 +95,23 @@ def test_the_next_page_waits_until_all_of_this_one_have_settled() -> None:
     assert fed(found, advanced("b"), unchanged("a")).effects == (query("flow_runs/b"),)
 
 
-def test_a_page_that_is_not_full_is_the_last() -> None:
-    following = fed(page({"a": True, "b": False}), advanced("a"), page({"c": False}))
-    assert (following.effects, following.state.is_complete, following.state.seen) == ((), True, 3)
+def test_a_page_that_is_not_full_is_the_last_and_runs_that_nobody_began_come_after() -> None:
+    running = (page({"a": True, "b": False}), advanced("a"), page({"c": False}))
+    assert fed(*running).effects == (query(None, status="PENDING"),)
+    following = fed(*running, page({"d": False}))
+    assert (following.effects, following.state.is_complete, following.state.seen) == ((), True, 4)
     assert following.state.advanced == (advanced("a"),)
 
 
-def test_where_there_is_no_running_run_the_walk_is_over_at_once() -> None:
-    following = fed(page({}))
+def test_where_there_is_no_run_the_walk_is_over_at_once() -> None:
+    following = fed(page({}), page({}))
     assert (following.effects, following.state.is_complete, following.state.seen) == ((), True, 0)
+
+
+def test_a_pending_run_whose_event_was_lost_is_moved_on() -> None:
+    forgotten = a_flow_run({"a": a_plain_step("PENDING")}, runId="a", status="PENDING")
+    following = fed(page({}), FlowRunsFound(flow_runs={"flow_runs/a": forgotten}, at=NOW))
+    assert following.effects == (moving("a"),)
 
 
 def test_every_running_run_is_seen_once_over_several_pages() -> None:
@@ -117,7 +125,8 @@ def test_every_running_run_is_seen_once_over_several_pages() -> None:
         asked.append(effect)
         outcome: Outcome
         if isinstance(effect, FindFlowRuns):
-            later = [path for path in documents if path > (effect.after or "")][: effect.limit]
+            of_status = documents if effect.status == "RUNNING" else {}
+            later = [path for path in of_status if path > (effect.after or "")][: effect.limit]
             outcome = FlowRunsFound(flow_runs={path: documents[path] for path in later}, at=NOW)
         else:
             assert isinstance(effect, AdvanceFlow)
@@ -128,6 +137,7 @@ def test_every_running_run_is_seen_once_over_several_pages() -> None:
         query(None, 4),
         query("flow_runs/run03", 4),
         query("flow_runs/run07", 4),
+        query(None, 4, "PENDING"),
     ]
     assert [one for one in asked if isinstance(one, AdvanceFlow)] == [
         moving(one) for one, lost in runs.items() if lost
@@ -138,8 +148,8 @@ def test_every_running_run_is_seen_once_over_several_pages() -> None:
 def test_a_run_that_could_not_be_moved_on_is_named_and_the_walk_goes_on() -> None:
     following = fed(page({"a": True, "b": True}), failed(moving("a")), advanced("b"))
     assert following.effects == (query("flow_runs/b"),)
-    last = react(following.state, page({})).state
-    assert (last.failed, last.is_complete, last.is_last_page) == (("flow_runs/a",), False, True)
+    last = react(react(following.state, page({})).state, page({})).state
+    assert (last.failed, last.is_complete, last.statuses) == (("flow_runs/a",), False, ())
 
 
 def test_a_collection_that_cannot_be_read_ends_the_walk_and_is_named() -> None:
@@ -156,7 +166,7 @@ def test_no_page_is_begun_when_the_time_is_over() -> None:
 
 
 def test_what_was_asked_for_in_time_still_counts() -> None:
-    following = fed(page({"a": True}, at=ENDS_AT), advanced("a", at=ENDS_AT))
+    following = fed(page({}), page({"a": True}, at=ENDS_AT), advanced("a", at=ENDS_AT))
     assert (following.effects, following.state.is_complete) == ((), True)
 
 
@@ -183,7 +193,7 @@ def test_an_outcome_that_comes_twice_counts_once(again: Outcome) -> None:
 
 def test_a_page_that_nobody_asked_for_changes_nothing() -> None:
     waiting = fed(page({"a": True, "b": True})).state
-    over = fed(page({"a": False})).state
+    over = fed(page({"a": False}), page({})).state
     for state in (waiting, over):
         for stray in (
             page({"x": True}),
