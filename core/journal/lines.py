@@ -1,0 +1,104 @@
+"""The lines of a journal: JSON, one object a line, in the order things happened.
+
+    {"run": "3f9a…", "journal": 1, "program": "chart-export", "texts": false, "inputs": {…}}
+    {"run": "3f9a…", "begun": 1, "effect": {"effect": "ClaimStep", …}}
+    {"run": "3f9a…", "done": 1, "outcome": {"outcome": "StepClaimed", …}}
+    {"run": "3f9a…", "aborted": "KeyboardInterrupt"}
+    {"run": "3f9a…", "ended": {…}}
+
+Owns the writing of each line. Runs side by side may share a file: every line names its run. Must not know where lines go.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from core.journal.blobs import read_blob, show_blob, show_text
+from core.journal.kinds import InputsT, Kind, StateT
+from effects import CallModel, Effect, EffectFailed, LoadPrompt, Outcome, SchemaLoaded
+from effects.encoding import Encoding
+from effects.moments import rfc3339
+
+FORMAT = 1
+"""Version of the format."""
+MOMENT = "$moment"
+"""Key of a document's moment that was no text: Firestore has a type for moments."""
+WITHHELD = "withheld: it may quote a text"
+
+WITHOUT_TEXTS = Encoding(show_blob, read_blob)
+WITH_TEXTS = Encoding(show_text, read_blob)
+
+
+@dataclass(frozen=True, slots=True)
+class Pen:
+    """Writes the lines of one run."""
+
+    run: str
+    """Names the run in every line."""
+    texts: bool
+    """Prompts, answers and artifacts are kept, not only their sizes and hashes."""
+
+    def header(self, kind: Kind[InputsT, StateT], inputs: InputsT) -> str:
+        """Return the first line: which program, and what it was given."""
+        said = {"journal": FORMAT, "program": kind.name, "texts": self.texts}
+        return self._line(**said, inputs=self._encoding(self.texts).value(inputs))
+
+    def begun(self, number: int, effect: Effect) -> str:
+        """Return the line of an effect that begins."""
+        return self._line(begun=number, effect=self._encoding(self.texts).effect(effect))
+
+    def done(self, number: int, outcome: Outcome) -> str:
+        """Return the line of an outcome; a schema is no text, and calls show it anyway."""
+        if isinstance(outcome, EffectFailed) and not self.texts:
+            outcome = _without_quotation(outcome)
+        encoding = self._encoding(self.texts or isinstance(outcome, SchemaLoaded))
+        return self._line(done=number, outcome=encoding.outcome(outcome))
+
+    def aborted(self, error_type: str) -> str:
+        """Return the line of a program that broke, or was interrupted."""
+        return self._line(aborted=error_type)
+
+    def ended(self, kind: Kind[InputsT, StateT], state: StateT) -> str:
+        """Return the last line: what came of the run."""
+        return self._line(ended=encoded_result(kind, state))
+
+    def _encoding(self, texts: bool) -> Encoding:  # noqa: FBT001
+        return WITH_TEXTS if texts else WITHOUT_TEXTS
+
+    def _line(self, **said: Any) -> str:
+        return json.dumps({"run": self.run, **said}, default=_other)
+
+
+def encoded_result(kind: Kind[Any, StateT], state: StateT) -> Any:
+    """Return what came of a run, as JSON."""
+    return WITHOUT_TEXTS.value(kind.result(state))
+
+
+def as_read(value: Any) -> Any:
+    """Return what is read where the value was written."""
+    return read_json(json.dumps(value, default=_other))
+
+
+def read_json(text: str) -> Any:
+    """Return the JSON of a line, with the moments of its documents."""
+    return json.loads(text, object_hook=_with_moment)
+
+
+def _without_quotation(outcome: EffectFailed) -> EffectFailed:
+    """Return the outcome without what the exception said, where that can be a part of a prompt or an answer."""
+    return replace(outcome, message=WITHHELD) if isinstance(outcome.effect, CallModel | LoadPrompt) else outcome
+
+
+def _other(value: object) -> Any:
+    """Return what stands for a value that JSON has no form for: only moments can be read back."""
+    if isinstance(value, datetime):
+        return {MOMENT: rfc3339(value)}
+    return dict(value) if isinstance(value, Mapping) else {"$other": type(value).__name__}
+
+
+def _with_moment(found: dict[str, Any]) -> Any:
+    return datetime.fromisoformat(found[MOMENT]) if found.keys() == {MOMENT} else found
