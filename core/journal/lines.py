@@ -12,21 +12,16 @@ Owns the writing of each line. Runs side by side may share a file: every line na
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any
 
 from core.journal.blobs import read_blob, show_blob, show_text
 from core.journal.kinds import InputsT, Kind, StateT
 from effects import CallModel, Effect, EffectFailed, LoadPrompt, Outcome, SchemaLoaded
 from effects.encoding import Encoding
-from effects.moments import rfc3339
 
 FORMAT = 1
 """Version of the format."""
-MOMENT = "$moment"
-"""Key of a document's moment that was no text: Firestore has a type for moments."""
 WITHHELD = "withheld: it may quote a text"
 
 WITHOUT_TEXTS = Encoding(show_blob, read_blob)
@@ -70,7 +65,7 @@ class Pen:
         return WITH_TEXTS if texts else WITHOUT_TEXTS
 
     def _line(self, **said: Any) -> str:
-        return json.dumps({"run": self.run, **said}, default=_other)
+        return _json({"run": self.run, **said})
 
 
 def encoded_result(kind: Kind[Any, StateT], state: StateT) -> Any:
@@ -80,25 +75,14 @@ def encoded_result(kind: Kind[Any, StateT], state: StateT) -> Any:
 
 def as_read(value: Any) -> Any:
     """Return what is read where the value was written."""
-    return read_json(json.dumps(value, default=_other))
+    return json.loads(_json(value))
 
 
-def read_json(text: str) -> Any:
-    """Return the JSON of a line, with the moments of its documents."""
-    return json.loads(text, object_hook=_with_moment)
+def _json(value: Any) -> str:
+    """Return JSON of one line; what JSON has no form for, and a document may hold all the same, as text."""
+    return json.dumps(value, default=str)
 
 
 def _without_quotation(outcome: EffectFailed) -> EffectFailed:
     """Return the outcome without what the exception said, where that can be a part of a prompt or an answer."""
     return replace(outcome, message=WITHHELD) if isinstance(outcome.effect, CallModel | LoadPrompt) else outcome
-
-
-def _other(value: object) -> Any:
-    """Return what stands for a value that JSON has no form for: only moments can be read back."""
-    if isinstance(value, datetime):
-        return {MOMENT: rfc3339(value)}
-    return dict(value) if isinstance(value, Mapping) else {"$other": type(value).__name__}
-
-
-def _with_moment(found: dict[str, Any]) -> Any:
-    return datetime.fromisoformat(found[MOMENT]) if found.keys() == {MOMENT} else found

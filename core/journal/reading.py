@@ -6,6 +6,7 @@ know what a program would do.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ from cattrs import transform_error
 from returns.result import Result, Success
 
 from core.journal.kinds import KINDS, Kind
-from core.journal.lines import FORMAT, WITHOUT_TEXTS, read_json
+from core.journal.lines import FORMAT, WITHOUT_TEXTS
 from core.problems import Problems, kind_of, problem
 from effects import Outcome
 
@@ -114,7 +115,7 @@ def read_journal(text: str) -> Result[tuple[JournalledRun, ...], Problems]:
 def _add(runs: dict[str, _Reading], number: int, line: str) -> None:
     """Add what a line says to its run."""
     try:
-        said = read_json(line)
+        said = json.loads(line)
     except (ValueError, RecursionError) as error:
         _tear(runs, number, line, str(error))
         return

@@ -112,14 +112,13 @@ def _turns(run: JournalledRun) -> tuple[_Turn, ...]:
 
 
 def _react(kind: Kind[Any, Any], state: Any, inputs: Any, turn: _Turn) -> Next[Any] | _Broke:
+    program, cause = kind.program, turn.cause
     try:
-        match turn.cause:
-            case None:
-                return kind.program.start(inputs)
-            case Done(outcome=outcome):
-                return kind.program.react(state, outcome)
-            case Aborted(error_type=error_type):
-                return kind.program.abort(state, error_type)
+        if cause is None:
+            return program.start(inputs)
+        if isinstance(cause, Done):
+            return program.react(state, cause.outcome)
+        return program.abort(state, cause.error_type)
     except Exception as error:  # noqa: BLE001 - a program that breaks is what a replay may find
         return _Broke(type(error).__name__)
 
@@ -210,13 +209,12 @@ def _with(replayed: Replayed, line: int, what: str, was: str, now: str) -> Repla
 
 
 def _what(turn: _Turn) -> str:
-    match turn.cause:
-        case None:
-            return "start"
-        case Done(outcome=outcome, number=number):
-            return f"after {type(outcome).__name__} of effect {number}"
-        case Aborted(error_type=error_type):
-            return f"after the abort ({error_type})"
+    cause = turn.cause
+    if cause is None:
+        return "at the start"
+    if isinstance(cause, Done):
+        return f"after {type(cause.outcome).__name__} of effect {cause.number}"
+    return f"after the abort ({cause.error_type})"
 
 
 def _says(came: Next[Any] | _Broke) -> str:
