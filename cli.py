@@ -31,6 +31,7 @@ def tda() -> None:
       tda charts plan      --flow-run-path flow_run.json   what would happen
       tda charts run-local --flow-run-path flow_run.json   make it happen
       tda flow   run       --flow-run-path flow_run.json   a whole flow, step after step
+      tda replay run.jsonl                                 what today's code makes of a run's --journal
     """
     prepare_streams()
 
