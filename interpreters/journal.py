@@ -127,8 +127,7 @@ class Journal:
 
     def done(self, effect: Effect, outcome: Outcome) -> None:
         """Write its outcome."""
-        number, _ = self._in_flight.pop(id(effect))
-        self._write(lambda: self._pen.done(number, outcome))
+        self._write(lambda: self._pen.done(self._in_flight.pop(id(effect))[0], outcome))
 
     def aborted(self, error_type: str) -> None:
         """Write that the program broke, or was interrupted."""

@@ -92,12 +92,12 @@ def replay(run: JournalledRun, kind: Kind[Any, Any] | None = None) -> Replayed:
         replayed = replace(replayed, decisions=replayed.decisions + 1)
         broke = _break_after(turn, following)
         if broke is not None:
-            replayed, is_over = _compare_break(replayed, turn, came, broke)
+            replayed, counts = _compare_break(replayed, turn, came, broke)
         elif isinstance(came, _Broke):
             return replace(_broken(replayed, turn, came), stopped=turn.line)
         else:
-            replayed, is_over = _compare(replayed, turn, came, is_end=following is None and run.is_cut), True
-        state = came.state if is_over and isinstance(came, Next) else state
+            replayed, counts = _compare(replayed, turn, came, is_end=following is None and run.is_cut), True
+        state = came.state if counts and isinstance(came, Next) else state
     return replayed if run.is_cut else _compare_result(replayed, kind, state)
 
 

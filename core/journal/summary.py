@@ -22,7 +22,9 @@ def replay_as_text(replayed: Replayed, where: str) -> str:
     if replayed.stopped is not None:
         lines.append(f"  line {replayed.stopped}: from here the journal cannot be followed")
     if run.is_cut:
-        lines.append("  the journal ends early: its run was killed, or is still going on")
+        lines.append(
+            "  the journal ends early: its run was killed, is still going on, or could not write more of it"
+        )
     return "\n".join([*lines, *_unchecked(replayed)])
 
 
