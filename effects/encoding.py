@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from cattrs import Converter
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
@@ -18,7 +18,6 @@ from cattrs.strategies import configure_tagged_union
 from effects import Blob, Effect, Outcome
 from effects.moments import rfc3339
 
-T = TypeVar("T")
 ShowBlob = Callable[[Blob], dict[str, Any]]
 ReadBlob = Callable[[dict[str, Any]], Blob]
 
@@ -80,8 +79,8 @@ class Encoding:
         """Return any value made of dataclasses as JSON, without a tag."""
         return self._converter.unstructure(value)
 
-    def decode(self, encoded: Any, kind: type[T]) -> T:
-        """Return the value of this kind that was encoded."""
+    def decode(self, encoded: Any, kind: Any) -> Any:
+        """Return the value of this kind, a class or a union, that was encoded."""
         return self._converter.structure(encoded, kind)
 
 
@@ -100,9 +99,11 @@ def encode_outcome(outcome: Outcome) -> dict[str, Any]:
 
 def decode_effect(encoded: dict[str, Any]) -> Effect:
     """Return the effect that was encoded; its pictures come back without their bytes."""
-    return _PLAIN.decode(encoded, Effect)  # type: ignore[arg-type]
+    effect: Effect = _PLAIN.decode(encoded, Effect)
+    return effect
 
 
 def decode_outcome(encoded: dict[str, Any]) -> Outcome:
     """Return the outcome that was encoded; its pictures come back without their bytes."""
-    return _PLAIN.decode(encoded, Outcome)  # type: ignore[arg-type]
+    outcome: Outcome = _PLAIN.decode(encoded, Outcome)
+    return outcome
