@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 INSTALL := $(PIP) install --no-compile
 COMPILE := $(BIN)/python -W ignore -m compileall -q -j 0 $(VENV)/lib
 
-.PHONY: help demo test lint types rules worlds golden draw lock clean
+.PHONY: help demo test lint types rules worlds golden journals draw lock clean
 
 help: ## Show what there is to make.
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -45,6 +45,9 @@ worlds: $(VENV)/development
 
 golden: $(VENV)/development ## Write golden files anew; read the difference before you commit it.
 	$(BIN)/pytest tests/golden --update-golden
+
+journals: $(VENV)/development ## Record the journals of the golden tests anew, by real runs.
+	@tests/golden/journals/record.sh
 
 draw: $(VENV)/development ## Draw the recorded charts anew.
 	$(BIN)/python -m fixtures.draw

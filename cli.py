@@ -11,6 +11,7 @@ import click
 from interpreters.command_line.charts import worker_chart_export
 from interpreters.command_line.flow import advance_flow
 from interpreters.command_line.inputs import prepare_streams
+from interpreters.command_line.replay import replay
 from interpreters.command_line.reports import worker_llm_client
 from interpreters.command_line.sandbox import sandbox
 
@@ -30,6 +31,7 @@ def tda() -> None:
       tda charts plan      --flow-run-path flow_run.json   what would happen
       tda charts run-local --flow-run-path flow_run.json   make it happen
       tda flow   run       --flow-run-path flow_run.json   a whole flow, step after step
+      tda replay run.jsonl                                 what today's code makes of a run's --journal
     """
     prepare_streams()
 
@@ -38,3 +40,4 @@ tda.add_command(worker_chart_export, "charts")
 tda.add_command(advance_flow, "flow")
 tda.add_command(worker_llm_client, "reports")
 tda.add_command(sandbox)
+tda.add_command(replay)

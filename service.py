@@ -37,6 +37,8 @@ from core.flow.settings import CLOUD_DEFAULTS as FLOW_DEFAULTS
 from core.flow.settings import VARIABLES as FLOW_VARIABLES
 from core.flow.settings import parse_flow_settings
 from core.flow.summary import changes_as_json
+from core.journal.settings import VARIABLES as JOURNAL_VARIABLES
+from core.journal.settings import parse_journal_settings
 from core.problems import Problems, collect
 from core.reports.selection import Recover, select_report
 from core.reports.settings import CLOUD_DEFAULTS as REPORT_DEFAULTS
@@ -129,12 +131,13 @@ class ChartWorker(StepWorker):
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         """Check the configuration, everything at once; make no client yet."""
-        given = _given(environment, (*CHART_VARIABLES, *CLOUD_VARIABLES))
+        given = _given(environment, (*CHART_VARIABLES, *CLOUD_VARIABLES, *JOURNAL_VARIABLES))
         charts, cloud = parse_configuration(given, CHART_DEFAULTS), parse_cloud_settings(given)
-        _check(self.name, environment, charts, cloud)
+        journal = parse_journal_settings(given)
+        _check(self.name, environment, charts, cloud, journal)
         configuration = charts.unwrap()
         self.cloud_settings = cloud.unwrap()
-        self._export = Cloud(self.cloud_settings, _CLOCK).chart_export(configuration)
+        self._export = Cloud(self.cloud_settings, _CLOCK, journal.unwrap()).chart_export(configuration)
         self.documents = self._export.interpreter.documents
         self.log = _log(self.name, configuration.settings.env, configuration.settings.log_level)
 
@@ -154,12 +157,13 @@ class ReportWorker(StepWorker):
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         """Check the configuration, everything at once; make no client yet."""
-        given = _given(environment, (*REPORT_VARIABLES, *CLOUD_VARIABLES))
+        given = _given(environment, (*REPORT_VARIABLES, *CLOUD_VARIABLES, *JOURNAL_VARIABLES))
         reports, cloud = parse_report_configuration(given, REPORT_DEFAULTS), parse_cloud_settings(given)
-        _check(self.name, environment, reports, cloud)
+        journal = parse_journal_settings(given)
+        _check(self.name, environment, reports, cloud, journal)
         configuration = reports.unwrap()
         self.cloud_settings = cloud.unwrap()
-        self._writer = Cloud(self.cloud_settings, _CLOCK).report_writer(configuration)
+        self._writer = Cloud(self.cloud_settings, _CLOCK, journal.unwrap()).report_writer(configuration)
         self.documents = self._writer.interpreter.documents
         self.log = _log(self.name, configuration.settings.env, configuration.settings.log_level)
 
@@ -180,12 +184,13 @@ class FlowAdvancer(EventService):
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         """Check the configuration, everything at once; make no client yet."""
-        given = _given(environment, (*FLOW_VARIABLES, *CLOUD_VARIABLES))
+        given = _given(environment, (*FLOW_VARIABLES, *CLOUD_VARIABLES, *JOURNAL_VARIABLES))
         flow, cloud = parse_flow_settings(given, FLOW_DEFAULTS), parse_cloud_settings(given)
-        _check(self.name, environment, flow, cloud)
+        journal = parse_journal_settings(given)
+        _check(self.name, environment, flow, cloud, journal)
         settings = flow.unwrap()
         self.cloud_settings = cloud.unwrap()
-        self.orchestrator = Cloud(self.cloud_settings, _CLOCK).orchestrator(settings)
+        self.orchestrator = Cloud(self.cloud_settings, _CLOCK, journal.unwrap()).orchestrator(settings)
         self.log = _log(self.name, settings.env, settings.log_level)
 
     def handle_hint(self, hint: Hint, log: JsonLog) -> None:

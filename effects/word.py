@@ -47,12 +47,14 @@ class Blob:
     size: int | None
     """Number of bytes; None while only hoped for."""
     known_sha256: str | None = None
-    """SHA-256 as read back from JSON, where the bytes themselves are gone."""
+    """SHA-256 as read back from JSON, where the bytes themselves are gone, or others stand in for them."""
 
     @property
     def sha256(self) -> str | None:
         """Return the hexadecimal SHA-256 of the bytes, None where nothing is known of them."""
-        return self.known_sha256 if self.data is None else hashlib.sha256(self.data).hexdigest()
+        if self.known_sha256 is not None or self.data is None:
+            return self.known_sha256
+        return hashlib.sha256(self.data).hexdigest()
 
     def __repr__(self) -> str:
         """Return size only: bytes are never printed."""

@@ -1,6 +1,6 @@
 """One run of the chart-export program on any interpreter.
 
-Owns the putting together of inputs, pool, log and runtime. Must not know where documents or objects are kept.
+Owns the putting together of inputs, pool, log, journal and runtime. Must not know where documents or objects are kept.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.charts.events import events_begun, events_done, events_of_result
-from core.charts.program import CHART_EXPORT
 from core.charts.settings import ChartConfiguration
 from core.charts.state import Inputs, StepResult, chart_inputs
 from core.flow.claims import place_flow_run
 from core.flow.flow_run import FLOW_RUNS_COLLECTION, flow_run_path
+from core.journal.kinds import CHARTS
 from effects import Document
 from interpreters.chart_api import FixturesOrHttp
 from interpreters.chart_api.fixtures import FixtureFolder
 from interpreters.chart_api.http import ChartImg
+from interpreters.journal import Journals, run_journalled
 from interpreters.performers import AccountsAside, Interpreter
 from interpreters.ports import Clock, DocumentStore, ObjectStore, TemplateSource, Watcher
-from interpreters.runtime import run_to_end
 from interpreters.telemetry import Log, LogWatcher
 
 CONTROL_PLACES = 2
@@ -37,6 +37,7 @@ class ChartExport:
     interpreter: Interpreter
     fixtures: FixtureFolder
     flow_runs_collection: str = FLOW_RUNS_COLLECTION
+    journals: Journals | None = None
 
     def inputs(self, flow_run: Document, wanted_step: str | None) -> Inputs:
         """Return the program's inputs for this moment."""
@@ -55,13 +56,14 @@ class ChartExport:
         self, flow_run: Document, wanted_step: str | None, log: Log, watchers: Sequence[Watcher] = ()
     ) -> StepResult:
         """Run the program to its end and return what came of it."""
-        state = run_to_end(
-            CHART_EXPORT,
+        state = run_journalled(
+            CHARTS,
             self.inputs(flow_run, wanted_step),
-            self.interpreter.perform,
-            self.interpreter.clock,
+            self.interpreter,
             self.configuration.settings.max_parallel + CONTROL_PLACES,
+            log,
             [LogWatcher(log, events_begun, events_done), *watchers],
+            self.journals,
         )
         assert state.result is not None
         for event in events_of_result(state.result):
@@ -78,6 +80,7 @@ def chart_export_on(
     fixtures_dir: Path,
     clock: Clock,
     flow_runs_collection: str = FLOW_RUNS_COLLECTION,
+    journals: Journals | None = None,
 ) -> ChartExport:
     """Return a chart export on these stores, with the chart API that the configuration names."""
     settings = configuration.settings
@@ -99,6 +102,7 @@ def chart_export_on(
         interpreter=interpreter,
         fixtures=fixtures,
         flow_runs_collection=flow_runs_collection,
+        journals=journals,
     )
 
 

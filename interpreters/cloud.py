@@ -19,6 +19,7 @@ from core.charts.settings import ChartConfiguration
 from core.cloud import CloudSettings
 from core.flow.flow_run import flow_run_path
 from core.flow.settings import FlowSettings
+from core.journal.settings import NO_JOURNAL, JournalSettings
 from core.reports.registry import PROMPTS_COLLECTION, SCHEMAS_COLLECTION
 from core.reports.settings import ReportConfiguration
 from effects import Document
@@ -26,6 +27,7 @@ from interpreters import shipped
 from interpreters.chart_export import ChartExport, chart_export_on, place
 from interpreters.documents.firestore import FirestoreDocuments
 from interpreters.given_steps import GivenSteps
+from interpreters.journal import journals_on
 from interpreters.objects.gcs import GcsObjects
 from interpreters.objects.reading import read_artifact
 from interpreters.once import Once
@@ -59,12 +61,13 @@ def storage_client(settings: CloudSettings) -> storage.Client:
 class Cloud:
     """Firestore and Cloud Storage of one project."""
 
-    def __init__(self, settings: CloudSettings, clock: Clock) -> None:
+    def __init__(self, settings: CloudSettings, clock: Clock, journal: JournalSettings = NO_JOURNAL) -> None:
         """Make no client yet."""
         self.name = f"database {settings.database} of project {settings.project}"
         self._firestore = Once(partial(firestore_client, settings))
         self.documents: DocumentStore = FirestoreDocuments(self._firestore, settings.concurrency)
         self._objects = GcsObjects(Once(partial(storage_client, settings)))
+        self._journals = journals_on(journal, self._objects, clock)
         self._settings = settings
         self._clock = clock
 
@@ -83,6 +86,7 @@ class Cloud:
             fixtures_dir=fixtures_dir,
             clock=self._clock,
             flow_runs_collection=self._settings.flow_runs_collection,
+            journals=self._journals,
         )
 
     def report_writer(
@@ -103,16 +107,20 @@ class Cloud:
             recordings_dir=recordings_dir,
             clock=self._clock,
             flow_runs_collection=self._settings.flow_runs_collection,
+            journals=self._journals,
         )
 
     def orchestrator(self, settings: FlowSettings) -> Orchestrator:
         """Return an orchestrator of the flow_runs of this project."""
-        return orchestrator_on(settings, self.documents, self._clock, self._settings.flow_runs_collection)
+        return orchestrator_on(
+            settings, self.documents, self._clock, self._settings.flow_runs_collection, self._journals
+        )
 
     def given_steps(self, run_id: str, bucket: str) -> GivenSteps:
         """Return what satisfies steps of a run in this project from files."""
         interpreter = Interpreter(documents=self.documents, clock=self._clock, objects=self._objects)
-        return GivenSteps(interpreter, flow_run_path(run_id, self._settings.flow_runs_collection), bucket)
+        path = flow_run_path(run_id, self._settings.flow_runs_collection)
+        return GivenSteps(interpreter, path, bucket, self._journals)
 
     def flow_run(self, run_id: str) -> Document | None:
         """Return a stored flow_run, None where there is none."""

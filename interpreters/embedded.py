@@ -17,6 +17,7 @@ from core.charts.settings import ChartConfiguration
 from core.documents import Decision, ReplaceDocument
 from core.flow.flow_run import FLOW_RUNS_COLLECTION, flow_run_path
 from core.flow.settings import FlowSettings
+from core.journal.settings import NO_JOURNAL, JournalSettings
 from core.reports.settings import ReportConfiguration
 from effects import Document
 from interpreters import shipped
@@ -25,6 +26,7 @@ from interpreters.dispatcher import Dispatcher, WorkerOf
 from interpreters.documents.sqlite import SqliteDocuments
 from interpreters.files import replace_file
 from interpreters.given_steps import GivenSteps
+from interpreters.journal import journals_on
 from interpreters.objects.folder import ObjectFolder
 from interpreters.objects.reading import read_artifact
 from interpreters.orchestrator import Orchestrator, orchestrator_on
@@ -41,12 +43,13 @@ DOCUMENTS = "documents.sqlite3"
 class StateDirectory:
     """Where the embedded interpreter keeps everything: documents, artifacts, and flow_runs to look at."""
 
-    def __init__(self, folder: Path, clock: Clock) -> None:
-        """Open the directory, or create it."""
+    def __init__(self, folder: Path, clock: Clock, journal: JournalSettings = NO_JOURNAL) -> None:
+        """Open the directory, or create it, and the journal if there is one."""
         self._folder = folder
         self._clock = clock
         self.name = f"--state-dir {folder}"
         self._objects = ObjectFolder(folder / "artifacts")
+        self._journals = journals_on(journal, self._objects, clock)
         self._sqlite = SqliteDocuments(folder / DOCUMENTS, announced=FLOW_RUNS_COLLECTION)
         self.documents: DocumentStore = self._sqlite
 
@@ -66,6 +69,7 @@ class StateDirectory:
             templates=TemplateFolder(templates_dir or shipped.TEMPLATES),
             fixtures_dir=fixtures_dir,
             clock=self._clock,
+            journals=self._journals,
         )
 
     def report_writer(
@@ -79,16 +83,17 @@ class StateDirectory:
             registry=RegistryFolders(*(registry_dirs or (shipped.PROMPTS, shipped.SCHEMAS))),
             recordings_dir=recordings_dir,
             clock=self._clock,
+            journals=self._journals,
         )
 
     def orchestrator(self, settings: FlowSettings) -> Orchestrator:
         """Return an orchestrator of the flow_runs in this directory."""
-        return orchestrator_on(settings, self.documents, self._clock)
+        return orchestrator_on(settings, self.documents, self._clock, journals=self._journals)
 
     def given_steps(self, run_id: str, bucket: str) -> GivenSteps:
         """Return what satisfies steps of a run in this directory from files."""
         interpreter = Interpreter(documents=self.documents, clock=self._clock, objects=self._objects)
-        return GivenSteps(interpreter, flow_run_path(run_id), bucket)
+        return GivenSteps(interpreter, flow_run_path(run_id), bucket, self._journals)
 
     def dispatcher(
         self,

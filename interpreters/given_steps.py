@@ -1,6 +1,6 @@
 """Steps satisfied from files, on any store.
 
-Owns the putting together of inputs, log and runtime. Must not know what the files hold.
+Owns the putting together of inputs, log, journal and runtime. Must not know what the files hold.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ import uuid
 from dataclasses import dataclass
 
 from core.flow.events import given_step_events
-from core.flow.given import GIVEN, GivenInputs
+from core.flow.given import GivenInputs
+from core.journal.kinds import GIVEN_STEPS
 from effects import blob
+from interpreters.journal import Journals, run_journalled
 from interpreters.performers import Interpreter
-from interpreters.runtime import run_to_end
 from interpreters.telemetry import Log, LogWatcher
 
 
@@ -31,6 +32,7 @@ class GivenSteps:
     interpreter: Interpreter
     flow_run_path: str
     bucket: str
+    journals: Journals | None = None
 
     def give(self, step_id: str, step_type: str, file: GivenFile, log: Log) -> bool:
         """Make the file the step's artifact; return whether nothing was claimed and trying again can help."""
@@ -45,5 +47,5 @@ class GivenSteps:
             now=self.interpreter.clock.now(),
         )
         watcher = LogWatcher(log, lambda _: (), given_step_events)
-        state = run_to_end(GIVEN, inputs, self.interpreter.perform, self.interpreter.clock, 1, [watcher])
+        state = run_journalled(GIVEN_STEPS, inputs, self.interpreter, 1, log, [watcher], self.journals)
         return state.is_claim_unknown

@@ -1,6 +1,6 @@
 """The orchestrator on any store: one flow_run moved on, or all that have not ended.
 
-Owns the putting together of inputs, pool, log and runtime. Must not know where documents are kept, nor what changes in them.
+Owns the putting together of inputs, pool, log, journal and runtime. Must not know where documents are kept, nor what changes in them.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ from datetime import timedelta
 
 from core.flow.events import orchestrator_events
 from core.flow.flow_run import FLOW_RUNS_COLLECTION, flow_run_path
-from core.flow.orchestrator import ADVANCE_FLOW, AdvanceInputs, AdvanceResult
-from core.flow.reaper import REAP, ReapInputs, ReapState
+from core.flow.orchestrator import AdvanceInputs, AdvanceResult
+from core.flow.reaper import ReapInputs, ReapState
 from core.flow.settings import FlowSettings
+from core.journal.kinds import ADVANCES, REAPINGS
 from effects import Document, LeasePolicy
 from effects.word import replace
+from interpreters.journal import Journals, run_journalled
 from interpreters.performers import Interpreter
 from interpreters.ports import Clock, DocumentStore
-from interpreters.runtime import run_to_end
 from interpreters.telemetry import Log, LogWatcher
 
 REAP_PLACES = 8
@@ -33,6 +34,7 @@ class Orchestrator:
     interpreter: Interpreter
     settings: FlowSettings
     flow_runs_collection: str = FLOW_RUNS_COLLECTION
+    journals: Journals | None = None
 
     def leases(self, assume_lease_seconds: int | None = None, *, holders_gone: bool = False) -> LeasePolicy:
         """Return when a RUNNING step counts as abandoned."""
@@ -52,9 +54,7 @@ class Orchestrator:
             leases=leases or self.leases(),
             now=self.interpreter.clock.now(),
         )
-        state = run_to_end(
-            ADVANCE_FLOW, inputs, self.interpreter.perform, self.interpreter.clock, 1, [_watcher(log)]
-        )
+        state = run_journalled(ADVANCES, inputs, self.interpreter, 1, log, [_watcher(log)], self.journals)
         assert state.result is not None
         return state.result
 
@@ -66,9 +66,7 @@ class Orchestrator:
             leases=replace(self.leases(assume_lease_seconds), retell_after_seconds=RETELL_AFTER_SECONDS),
             ends_at=self.interpreter.clock.now() + budget,
         )
-        return run_to_end(
-            REAP, inputs, self.interpreter.perform, self.interpreter.clock, REAP_PLACES, [_watcher(log)]
-        )
+        return run_journalled(REAPINGS, inputs, self.interpreter, REAP_PLACES, log, [_watcher(log)], self.journals)
 
 
 def orchestrator_on(
@@ -76,12 +74,14 @@ def orchestrator_on(
     documents: DocumentStore,
     clock: Clock,
     flow_runs_collection: str = FLOW_RUNS_COLLECTION,
+    journals: Journals | None = None,
 ) -> Orchestrator:
     """Return an orchestrator of the flow_runs in this store."""
     return Orchestrator(
         interpreter=Interpreter(documents=documents, clock=clock),
         settings=settings,
         flow_runs_collection=flow_runs_collection,
+        journals=journals,
     )
 
 

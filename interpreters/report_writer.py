@@ -1,6 +1,6 @@
 """One run of the report program on any interpreter.
 
-Owns the putting together of inputs, pool, log and runtime. Must not know where documents or objects are kept.
+Owns the putting together of inputs, pool, log, journal and runtime. Must not know where documents or objects are kept.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.flow.flow_run import FLOW_RUNS_COLLECTION, flow_run_path
+from core.journal.kinds import REPORTS
 from core.reports.events import events_begun, events_done, events_of_result
-from core.reports.program import LLM_REPORT
 from core.reports.settings import ReportConfiguration
 from core.reports.state import ReportInputs, ReportResult
 from effects import Document
+from interpreters.journal import Journals, run_journalled
 from interpreters.model import Asks, RecordingsOrModel
 from interpreters.model.recordings import RecordingFolder
 from interpreters.once import Once
 from interpreters.performers import Interpreter
 from interpreters.ports import Clock, DocumentStore, ObjectStore, Registry, Watcher
-from interpreters.runtime import run_to_end
 from interpreters.telemetry import Log, LogWatcher
 
 PLACES = 8
@@ -36,6 +36,7 @@ class ReportWriter:
     interpreter: Interpreter
     recordings: RecordingFolder
     flow_runs_collection: str = FLOW_RUNS_COLLECTION
+    journals: Journals | None = None
 
     def inputs(self, flow_run: Document, wanted_step: str | None) -> ReportInputs:
         """Return the program's inputs for this moment."""
@@ -54,13 +55,14 @@ class ReportWriter:
         self, flow_run: Document, wanted_step: str | None, log: Log, watchers: Sequence[Watcher] = ()
     ) -> ReportResult:
         """Run the program to its end and return what came of it."""
-        state = run_to_end(
-            LLM_REPORT,
+        state = run_journalled(
+            REPORTS,
             self.inputs(flow_run, wanted_step),
-            self.interpreter.perform,
-            self.interpreter.clock,
+            self.interpreter,
             PLACES,
+            log,
             [LogWatcher(log, events_begun, events_done), *watchers],
+            self.journals,
         )
         assert state.result is not None
         for event in events_of_result(state.result):
@@ -77,6 +79,7 @@ def report_writer_on(
     recordings_dir: Path,
     clock: Clock,
     flow_runs_collection: str = FLOW_RUNS_COLLECTION,
+    journals: Journals | None = None,
 ) -> ReportWriter:
     """Return a report writer on these stores, with the model that the configuration names."""
     recordings = RecordingFolder(recordings_dir)
@@ -102,4 +105,5 @@ def report_writer_on(
         interpreter=interpreter,
         recordings=recordings,
         flow_runs_collection=flow_runs_collection,
+        journals=journals,
     )

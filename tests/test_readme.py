@@ -11,6 +11,7 @@ from core.cloud import VARIABLES as CLOUD_VARIABLES
 from core.flow.graph import parse_graph
 from core.flow.picture import graph_as_mermaid
 from core.flow.settings import VARIABLES as FLOW_VARIABLES
+from core.journal.settings import VARIABLES as JOURNAL_VARIABLES
 from core.reports.settings import VARIABLES as REPORT_VARIABLES
 from interpreters.shipped import FLOW_RUNS
 
@@ -31,5 +32,5 @@ def test_every_file_that_the_readme_names_is_there() -> None:
 
 
 def test_every_variable_of_a_settings_table_is_in_the_readme() -> None:
-    names = (*CHART_VARIABLES, *CLOUD_VARIABLES, *FLOW_VARIABLES, *REPORT_VARIABLES)
+    names = (*CHART_VARIABLES, *CLOUD_VARIABLES, *FLOW_VARIABLES, *JOURNAL_VARIABLES, *REPORT_VARIABLES)
     assert [one for one in names if f"`{one}`" not in README] == []

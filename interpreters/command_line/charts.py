@@ -38,8 +38,10 @@ from interpreters.command_line.homes import (
 from interpreters.command_line.inputs import (
     ChartCall,
     chart_options,
+    chosen_journal,
     chosen_moment,
     flow_run_option,
+    journal_options,
     now_option,
     prepare_streams,
     read_json,
@@ -89,7 +91,15 @@ def worker_chart_export() -> None:
     help="What stdout says at the end.",
 )
 @state_dir_option
-def run_local(store: str, output_summary: str, state_dir: Path | None, **flags: Any) -> None:
+@journal_options
+def run_local(
+    store: str,
+    output_summary: str,
+    state_dir: Path | None,
+    journal: Path | None,
+    journal_texts: bool,  # noqa: FBT001 - click's
+    **flags: Any,
+) -> None:
     """Run one step on this machine, by the same program as in production.
 
     \b
@@ -104,7 +114,8 @@ def run_local(store: str, output_summary: str, state_dir: Path | None, **flags: 
           --accounts-config-path chart-img.accounts.local.json
     """
     call = ChartCall(**flags)
-    with opened(store, chosen_state_dir(state_dir)) as home, held(home, call.run_id, alone=False):
+    settings = chosen_journal(journal, texts=journal_texts)
+    with opened(store, chosen_state_dir(state_dir), settings) as home, held(home, call.run_id, alone=False):
         place(call.flow_run, call.flow_run_path, home)
         result = _run(call, home)
         _export(call, home)

@@ -32,8 +32,10 @@ from interpreters.command_line.homes import (
 )
 from interpreters.command_line.inputs import (
     WrongCall,
+    chosen_journal,
     chosen_moment,
     flow_run_option,
+    journal_options,
     now_option,
     prepare_streams,
     read_flow_run,
@@ -124,6 +126,7 @@ def plan(now: str | None, assume_lease: int | None, form: str, **chosen: Any) ->
 @_run_options
 @_ASSUME_LEASE
 @_FORMAT
+@journal_options
 def apply(
     run_id: str | None,
     flow_run_path: Path | None,
@@ -131,6 +134,8 @@ def apply(
     state_dir: Path | None,
     assume_lease: int | None,
     form: str,
+    journal: Path | None,
+    journal_texts: bool,  # noqa: FBT001 - click's
 ) -> None:
     """Make one pass of the orchestrator over a run, and print what changed.
 
@@ -142,7 +147,8 @@ def apply(
     folder = chosen_state_dir(state_dir)
     if given is None:
         _stop_if_unused(store, folder, wanted)
-    with opened(store, folder) as home, held(home, wanted, alone=False):
+    journalled = chosen_journal(journal, texts=journal_texts)
+    with opened(store, folder, journalled) as home, held(home, wanted, alone=False):
         if given is not None and flow_run_path is not None:
             place(given, flow_run_path, home)
         orchestrator = home.orchestrator(settings)
@@ -160,12 +166,20 @@ def apply(
 @state_dir_option
 @_ASSUME_LEASE
 @_FORMAT
-def reap(store: str, state_dir: Path | None, assume_lease: int | None, form: str) -> None:
+@journal_options
+def reap(
+    store: str,
+    state_dir: Path | None,
+    assume_lease: int | None,
+    form: str,
+    journal: Path | None,
+    journal_texts: bool,  # noqa: FBT001 - click's
+) -> None:
     """Look through all RUNNING runs for abandoned steps, and for whatever else was missed; move those runs on."""
     settings, folder = read_flow_settings(), chosen_state_dir(state_dir)
     if store == "embedded" and not StateDirectory.exists(folder):
         stop("--state-dir", f"{folder} has not been used as a state directory")
-    with opened(store, folder) as home:
+    with opened(store, folder, chosen_journal(journal, texts=journal_texts)) as home:
         orchestrator = home.orchestrator(settings)
         state = orchestrator.reap(_log(None), assume_lease)
         for one in state.advanced:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from core.journal.settings import NO_JOURNAL, JournalSettings
 from effects import Document
 from interpreters.clock import SystemClock
 from interpreters.command_line.inputs import (
@@ -56,21 +57,21 @@ def chosen_state_dir(given: Path | None) -> Path:
     return given or Path(os.environ.get("TDA_STATE_DIR") or DEFAULT_STATE_DIR)
 
 
-def open_cloud() -> Cloud:
+def open_cloud(journal: JournalSettings = NO_JOURNAL) -> Cloud:
     """Return Firestore and Cloud Storage of the project that the environment names."""
     from interpreters.cloud import Cloud  # noqa: PLC0415 - the libraries are slow to import, and often not needed
 
-    return Cloud(read_cloud_settings(), SystemClock())
+    return Cloud(read_cloud_settings(), SystemClock(), journal)
 
 
 @contextmanager
-def opened(store: str, folder: Path) -> Iterator[Home]:
+def opened(store: str, folder: Path, journal: JournalSettings = NO_JOURNAL) -> Iterator[Home]:
     """Open the store, or stop with what is wrong with it."""
     if store == "firestore":
-        yield open_cloud()
+        yield open_cloud(journal)
         return
     try:
-        state = StateDirectory(folder, SystemClock())
+        state = StateDirectory(folder, SystemClock(), journal)
     except (OSError, sqlite3.Error) as error:
         stop("--state-dir", f"{folder} cannot be used: {type(error).__name__}: {error}")
     with closing(state):

@@ -33,6 +33,8 @@ from core.flow.selection import wanted_step_problems
 from core.flow.settings import LOCAL_DEFAULTS as FLOW_DEFAULTS
 from core.flow.settings import VARIABLES as FLOW_VARIABLES
 from core.flow.settings import FlowSettings, parse_flow_settings
+from core.journal.settings import VARIABLES as JOURNAL_VARIABLES
+from core.journal.settings import JournalSettings, parse_journal_settings
 from core.problems import Problem, Problems
 from core.reports.settings import LOCAL_DEFAULTS as REPORT_DEFAULTS
 from core.reports.settings import VARIABLES as REPORT_VARIABLES
@@ -202,6 +204,34 @@ def report_options(command: Command) -> Command:
     ):
         command = option(command)
     return command
+
+
+def journal_options(command: Command) -> Command:
+    """Add the flags that say whether, and how, a journal is written."""
+    file = click.option(
+        "--journal",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="Append every effect and outcome to this file, for `tda replay`. Default: $JOURNAL_URI, else none.",
+    )
+    texts = click.option(
+        "--journal-texts",
+        is_flag=True,
+        help="Keep prompts, answers and artifacts in it too, not only their sizes and hashes; never pictures or keys.",
+    )
+    return file(texts(command))
+
+
+def chosen_journal(file: Path | None, *, texts: bool) -> JournalSettings:
+    """Return where journals go; stop if that is wrong, or the file cannot be written."""
+    given = _environment(JOURNAL_VARIABLES)
+    settings = value_of(parse_journal_settings(given, None if file is None else str(file), texts=texts))
+    try:
+        if file is not None:
+            file.open("ab").close()
+    except OSError as error:
+        stop(f"--journal {file}", f"cannot be written: {error.strerror}")
+    return settings
 
 
 class ReportFlags:

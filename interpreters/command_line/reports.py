@@ -37,9 +37,11 @@ from interpreters.command_line.homes import (
 from interpreters.command_line.inputs import (
     ReportFlags,
     WrongCall,
+    chosen_journal,
     chosen_moment,
     existing_folder,
     flow_run_option,
+    journal_options,
     now_option,
     prepare_streams,
     read_flow_run,
@@ -101,7 +103,15 @@ class _Call(ReportFlags):
     help="What stdout says at the end.",
 )
 @state_dir_option
-def run_local(store: str, output_summary: str, state_dir: Path | None, **flags: Any) -> None:
+@journal_options
+def run_local(
+    store: str,
+    output_summary: str,
+    state_dir: Path | None,
+    journal: Path | None,
+    journal_texts: bool,  # noqa: FBT001 - click's
+    **flags: Any,
+) -> None:
     """Write one report on this machine, by the same program as in production.
 
     The candles, charts and earlier reports that the step refers to are read from the same store, so it is best run on
@@ -112,7 +122,8 @@ def run_local(store: str, output_summary: str, state_dir: Path | None, **flags: 
       worker-llm-client run-local --flow-run-path .tda/flow_runs/RUN_ID.json --step-id report:4h
     """
     call = _Call(**flags)
-    with opened(store, chosen_state_dir(state_dir)) as home, held(home, call.run_id, alone=False):
+    settings = chosen_journal(journal, texts=journal_texts)
+    with opened(store, chosen_state_dir(state_dir), settings) as home, held(home, call.run_id, alone=False):
         place(call.flow_run, call.flow_run_path, home)
         result = _run(call, home)
         _export(call, home)

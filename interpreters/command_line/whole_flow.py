@@ -43,7 +43,9 @@ from interpreters.command_line.inputs import (
     ReportFlags,
     WrongCall,
     chart_options,
+    chosen_journal,
     flow_run_option,
+    journal_options,
     read_flow_run,
     read_flow_settings,
     report_options,
@@ -64,6 +66,7 @@ SERVED = {CHART_EXPORT: "worker-chart-export", LLM_REPORT: "worker-llm-client"}
 """Step types that have a worker here."""
 
 _REPORT_FLAGS = {"llm_api_mode", "artifacts_bucket", "prompts_dir", "schemas_dir", "recordings_dir"}
+_JOURNAL_FLAGS = {"journal", "journal_texts"}
 _GIVEN = click.option(
     "--given",
     "given",
@@ -86,6 +89,7 @@ _SUMMARY = click.option(
 @chart_options
 @report_options
 @state_dir_option
+@journal_options
 @_SUMMARY
 def run_flow(
     flow_run_path: Path, given: tuple[str, ...], state_dir: Path | None, output_summary: str, **flags: Any
@@ -109,7 +113,7 @@ def run_flow(
     run_id = str(flow_run["runId"])
     files = _given_files(given, flow_run)
     to_go_on = _to_go_on(run_id, given, state_dir=state_dir, **flags)
-    with opened("embedded", chosen_state_dir(state_dir)) as home, held(home, run_id, alone=True):
+    with opened("embedded", chosen_state_dir(state_dir), how.journal) as home, held(home, run_id, alone=True):
         assert isinstance(home, StateDirectory)
         known = stored_flow_run(home, run_id)
         if known is not None and known.get("status") not in ENDED_RUNS:
@@ -127,6 +131,7 @@ def run_flow(
 @chart_options
 @report_options
 @state_dir_option
+@journal_options
 @_SUMMARY
 def resume_flow(
     run_id: str, given: tuple[str, ...], state_dir: Path | None, output_summary: str, **flags: Any
@@ -140,7 +145,7 @@ def resume_flow(
     to_go_on = _to_go_on(run_id, given, state_dir=state_dir, **flags)
     if not is_usable_id(run_id) or not StateDirectory.exists(folder):
         stop("RUN_ID", f"there is no run {run_id!r} in --state-dir {folder}")
-    with opened("embedded", folder) as home, held(home, run_id, alone=True):
+    with opened("embedded", folder, how.journal) as home, held(home, run_id, alone=True):
         assert isinstance(home, StateDirectory)
         flow_run = stored_flow_run(home, run_id) or stop("RUN_ID", f"there is no run {run_id} in {home.name}")
         files = _given_files(given, flow_run)
@@ -154,8 +159,11 @@ class _Flags:
 
     def __init__(self, flags: Mapping[str, Any]) -> None:
         self.settings = read_flow_settings()
-        self.charts = ChartFlags(**{name: flags[name] for name in flags if name not in _REPORT_FLAGS})
+        self.charts = ChartFlags(
+            **{name: flags[name] for name in flags if name not in _REPORT_FLAGS | _JOURNAL_FLAGS}
+        )
         self.reports = ReportFlags(**{name: flags[name] for name in flags if name in _REPORT_FLAGS})
+        self.journal = chosen_journal(flags["journal"], texts=flags["journal_texts"])
 
 
 def _begin(home: StateDirectory, flow_run: Document) -> None:
@@ -167,8 +175,12 @@ def _begin(home: StateDirectory, flow_run: Document) -> None:
 
 def _to_go_on(run_id: str, given: tuple[str, ...], **flags: object) -> str:
     """Return the words that say how to go on with the run, in the same way."""
-    named = [(f"--{name.replace('_', '-')}", str(value)) for name, value in flags.items() if value is not None]
-    words = [word for pair in (*named, *(("--given", one) for one in given)) for word in pair]
+    named = [
+        (f"--{name.replace('_', '-')}", *(() if value is True else (str(value),)))
+        for name, value in flags.items()
+        if value is not None and value is not False
+    ]
+    words = [word for group in (*named, *(("--given", one) for one in given)) for word in group]
     return f"go on with: {shlex.join(['tda', 'flow', 'resume', run_id, *words])}"
 
 

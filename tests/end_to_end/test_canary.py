@@ -60,7 +60,8 @@ def the_call(folder: Path, url: str, mode: str, first: str) -> Call:
     ordered = sorted(KEYS, key=lambda key: key != first)
     rows = [{"id": f"acc{i}", "apiKey": key, "requestsPerSecond": 50} for i, key in enumerate(ordered)]
     config = write_json(folder.parent / f"accounts of {folder.name}.json", rows)
-    flags = ("--charts-api-mode", mode, "--fixtures-dir", ".", "--accounts-config-path", config)
+    journal = ("--journal", "journal.jsonl", *(["--journal-texts"] if mode == "record" else []))
+    flags = ("--charts-api-mode", mode, "--fixtures-dir", ".", "--accounts-config-path", config, *journal)
     document = a_flow_run({STEP_ID: a_step(inputs=an_input([TEMPLATE_ID]))})
     variables = {"CHART_IMG_BASE_URL": url, "CHARTS_MAX_ATTEMPTS": "1", "LOG_LEVEL": "DEBUG"}
     return run_local(folder, document, flags=flags, variables=variables)
@@ -125,6 +126,7 @@ def test_a_key_that_the_server_says_back_appears_nowhere(
 ) -> None:
     label = _label(name, mode, first)
     assert runs[label].events("chart_api_call_finished")
+    assert '"CallChartApi"' in (folder / label / "journal.jsonl").read_text("utf-8")
     assert leaks(runs[label], folder / label) == []
 
 

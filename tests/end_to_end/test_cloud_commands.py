@@ -35,6 +35,7 @@ from tests.emulators import (
     storage_on,
 )
 from tests.end_to_end.console import Call, Ended, call_all, run_local, write_json
+from tests.journals import replayed
 
 FIVE_CHARTS: dict[str, Any] = json.loads((FLOW_RUNS / "five_charts.json").read_text("utf-8"))
 RUN_ID = FIVE_CHARTS["runId"]
@@ -131,7 +132,9 @@ def runs(projects: Mapping[str, Project], tmp_path_factory: pytest.TempPathFacto
                 tmp_path_factory.mktemp("run"),
                 FIVE_CHARTS,
                 flags=FIRESTORE,
-                variables=projects[name].variables(**variables, FIRESTORE_CONCURRENCY=mode),
+                variables=projects[name].variables(
+                    **variables, FIRESTORE_CONCURRENCY=mode, JOURNAL_URI=f"gs://{projects[name].bucket}/journals"
+                ),
                 real=name == "mock, transaction",
             )
             for name, (variables, mode) in RUNS.items()
@@ -158,9 +161,20 @@ def test_five_charts_are_exported_to_firestore_and_cloud_storage(
     manifest = json.loads(objects[f"{folder}/manifest.json"].download_as_bytes())
     assert manifest_problems(manifest) == ()
     named = {item["png_gcs_uri"].removeprefix(f"gs://{project.bucket}/") for item in manifest["items"]}
-    assert set(objects) == named | {f"{folder}/manifest.json"}
+    journals = {one for one in objects if one.startswith(f"journals/{RUN_ID}/")}
+    assert set(objects) - journals == named | {f"{folder}/manifest.json"}
     assert {objects[one].content_type for one in named} == {"image/png"}
     assert objects[f"{folder}/manifest.json"].content_type == "application/json"
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_on_firestore_leaves_a_journal_that_agrees(
+    runs: Mapping[str, Ended], projects: Mapping[str, Project], name: str
+) -> None:
+    assert runs[name].code == 0
+    (journal,) = (one for path, one in projects[name].objects().items() if path.startswith("journals/"))
+    again = replayed(journal.download_as_bytes().decode())
+    assert (again.found, again.doubts, again.run.is_cut) == ((), (), False)
 
 
 @pytest.mark.parametrize("name", RUNS)

@@ -50,6 +50,8 @@ BAD = {
     "FLOW_RUNS_COLLECTION": "flow/runs",
     "INVOCATION_TIMEOUT_SECONDS": "forever",
     "FINALIZE_BUDGET_SECONDS": "-31",
+    "JOURNAL_URI": "s3://elsewhere",
+    "JOURNAL_TEXTS": "perhaps",
     "LOG_LEVEL": "CHATTY",
 }
 CONFIGURATIONS: dict[str, tuple[dict[str, str], set[str]]] = {

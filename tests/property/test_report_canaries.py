@@ -8,9 +8,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.journal.kinds import REPORTS
 from effects import CallModel, FinalizeStep
 from effects.encoding import encode_effect, encode_outcome
 from tests.builders import RUN_PATH
+from tests.journals import journal_of
 from tests.report_world import (
     CANDLES_NAME,
     GEMINI_KEY,
@@ -91,6 +93,8 @@ def test_4_5_4_14_4_30_no_prompt_no_candidate_text_and_no_key_is_ever_said(
     assert canaries_in(words) == []
     assert canaries_in([(effect, outcome) for _, effect, outcome in world.trace]) == []
     assert canaries_in(world.effects(FinalizeStep)) == []
+    assert canaries_in(journal_of(world, REPORTS)) == []
+    assert GEMINI_KEY not in journal_of(world, REPORTS, texts=True)
     assert canaries_in(world.documents[RUN_PATH]) == []
     assert canaries_in(result) == []
     report = world.stored().get(REPORT_NAME, b"").decode()
