@@ -204,12 +204,12 @@ class FlowAdvancer(EventService):
         _finished(log, "ok", None)
 
     def reap(self, assume_lease_seconds: int | None) -> tuple[dict[str, Any], int]:
-        """Move all RUNNING flow_runs on; return what came of it, and the answer's status."""
+        """Move all flow_runs on that have not ended; return what came of it, and the answer's status."""
         orchestrator = self.orchestrator
         state = orchestrator.reap(self.log, assume_lease_seconds)
         advanced = [changes_as_json(one.flow_run.rpartition("/")[2], one.changes) for one in state.advanced]
         said = {"seen": state.seen, "isComplete": state.is_complete, "failed": list(state.failed)}
-        message = f"{state.seen} RUNNING runs seen, {len(advanced)} moved on"
+        message = f"{state.seen} runs seen, {len(advanced)} moved on"
         severity: Severity = "ERROR" if state.failed else "INFO"
         self.log.write(LogEvent("reap_finished", message, severity, {**said, "advancedCount": len(advanced)}))
         return {**said, "advanced": advanced}, 503 if state.failed else 200
@@ -285,7 +285,7 @@ def advance_flow(event: Any) -> None:
 
 @functions_framework.http
 def reap_abandoned_steps(request: flask.Request) -> tuple[dict[str, Any], int]:
-    """Handle a scheduler's call: look through all RUNNING flow_runs for abandoned steps (`?assumeLease=SECONDS`)."""
+    """Handle a scheduler's call: look through all flow_runs that have not ended for abandoned steps (`?assumeLease=SECONDS`)."""
     text = request.args.get("assumeLease")
     if text is None:
         return _flow_advancer().reap(None)

@@ -175,7 +175,7 @@ def reap(
     journal: Path | None,
     journal_texts: bool,  # noqa: FBT001 - click's
 ) -> None:
-    """Look through all RUNNING runs for abandoned steps, and for whatever else was missed; move those runs on."""
+    """Look through all runs that have not ended for abandoned steps, and for whatever else was missed; move those runs on."""
     settings, folder = read_flow_settings(), chosen_state_dir(state_dir)
     if store == "embedded" and not StateDirectory.exists(folder):
         stop("--state-dir", f"{folder} has not been used as a state directory")
@@ -197,7 +197,7 @@ def reap(
         for one in state.advanced:
             say(f"{one.flow_run}\n{changes_as_text(one.changes)}")
         failed = f", failed: {', '.join(state.failed)}" if state.failed else ""
-        say(f"{state.seen} RUNNING runs seen, {len(state.advanced)} moved on{failed}")
+        say(f"{state.seen} runs seen, {len(state.advanced)} moved on{failed}")
     sys.exit(0 if state.is_complete else EXIT_INCOMPLETE)
 
 

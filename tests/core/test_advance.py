@@ -53,6 +53,17 @@ def test_nothing_to_change_is_no_write() -> None:
     assert advance_flow({RUN_PATH: flow_run}, EFFECT, NOW) == Decision(unchanged)
 
 
+def test_a_forgotten_document_is_touched_and_nothing_else() -> None:
+    progress = {"currentStepId": "a", "stepCounts": counts(ready=1)}
+    old = "2025-12-15T10:00:00Z"
+    forgotten = a_flow_run({"a": a_plain_step("READY")}, progress=progress, createdAt=old, updatedAt=old)
+    policy = LeasePolicy(max_attempts=3, retell_after_seconds=600)
+    assert changes(forgotten) == {}
+    assert changes(forgotten, policy) == {("updatedAt",): AT}
+    assert changes({**forgotten, "updatedAt": AT}, policy) == {}
+    assert "told again" in whys(forgotten, policy)["updatedAt",]
+
+
 def test_all_that_changes_is_one_update_with_its_reasons() -> None:
     steps = {"a": a_plain_step("SUCCEEDED"), "b": a_plain_step("PENDING", ["a"]), "c": a_plain_step("PENDING")}
     decision = advance_flow({RUN_PATH: a_flow_run(steps, status="PENDING")}, EFFECT, NOW)

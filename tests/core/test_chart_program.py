@@ -109,6 +109,17 @@ def test_a_worker_that_wakes_up_after_its_lease_changes_nothing() -> None:
     assert world.effects(FinalizeStep) == []
 
 
+def test_a_worker_whose_claim_was_answered_after_its_lease_begins_nothing() -> None:
+    world = World(some_inputs(real_configuration()), replies={ClaimStep: claimed_long_ago})
+    result = world.run()
+    assert (result.status, result.noop_reason) == ("NOOP", "lease_expired")
+    assert len(world.trace) == 1
+
+
+def claimed_long_ago(effect: ClaimStep, now: datetime) -> StepClaimed:
+    return StepClaimed(flow_run=a_flow_run(), attempt=1, first_claimed_at=now, lease_until=now, at=now)
+
+
 # After the claim, always a finalize.
 
 

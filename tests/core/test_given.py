@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -129,6 +130,18 @@ def test_a_store_that_broke_fails_the_step() -> None:
     finalize = finalize_of(fed(CLAIMED, broken(put_of(fed(CLAIMED)))))
     assert finalize.error is not None
     assert (finalize.error.code, finalize.error.details) == ("INTERNAL_ERROR", {"errorType": "OSError"})
+
+
+def test_after_its_lease_a_worker_begins_nothing_more() -> None:
+    late = CLAIMED.lease_until
+    for outcomes in (
+        (replace(CLAIMED, at=late),),
+        (CLAIMED, replace(STORED, at=late)),
+        (CLAIMED, replace(NOT_STORED, at=late)),
+        (CLAIMED, EffectFailed(effect=CLAIM, error_type="OSError", message="scripted", at=late)),
+    ):
+        following = fed(*outcomes)
+        assert (following.effects, following.state.phase) == ((), "ended")
 
 
 def test_a_claim_that_was_lost_ends_the_run() -> None:

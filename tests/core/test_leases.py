@@ -5,7 +5,14 @@ from typing import Any
 
 import pytest
 
-from core.flow.leases import attempts_of, is_abandoned, lease_end, steps_under_lease
+from core.flow.leases import (
+    attempts_of,
+    is_abandoned,
+    is_forgotten,
+    is_too_late,
+    lease_end,
+    steps_under_lease,
+)
 from effects import LeasePolicy
 from effects.moments import rfc3339
 from tests.builders import NOW, a_claim, a_flow_run, a_plain_step
@@ -80,3 +87,35 @@ def test_where_the_holders_are_gone_every_lease_has_run_out(outputs: Any) -> Non
 
 def test_an_assumed_lease_may_be_longer_than_time_itself() -> None:
     assert not abandoned(LeasePolicy(max_attempts=3, assume_lease_seconds=10**18), {})
+
+
+# Steps that nobody took.
+
+RETOLD = LeasePolicy(max_attempts=3, retell_after_seconds=600)
+
+
+@pytest.mark.parametrize(("seconds", "is_so"), [(599, False), (600, True)])
+def test_a_ready_step_is_forgotten_when_its_document_was_long_not_touched(seconds: int, is_so: bool) -> None:
+    run = {"createdAt": ago(10_000), "updatedAt": ago(seconds)}
+    assert is_forgotten(a_flow_run({"a": a_plain_step("READY")}, **run), RETOLD, NOW) is is_so
+    assert is_forgotten(a_flow_run({"a": a_plain_step("READY")}, createdAt=ago(seconds)), RETOLD, NOW) is is_so
+
+
+@pytest.mark.parametrize(
+    ("policy", "steps", "status"),
+    [
+        (POLICY, {"a": a_plain_step("READY")}, "RUNNING"),
+        (RETOLD, {"a": a_plain_step("READY")}, "FAILED"),
+        (RETOLD, {"a": a_plain_step("RUNNING"), "b": a_plain_step("PENDING")}, "RUNNING"),
+        (RETOLD, {}, "RUNNING"),
+        (RETOLD, "no steps", "RUNNING"),
+    ],
+)
+def test_nobody_is_told_again_where_no_step_waits(policy: LeasePolicy, steps: Any, status: str) -> None:
+    flow_run = {**a_flow_run({}, status=status, createdAt=ago(10_000)), "steps": steps}
+    assert not is_forgotten(flow_run, policy, NOW)
+
+
+@pytest.mark.parametrize(("seconds", "is_late"), [(0, False), (29, False), (30, True)])
+def test_a_write_is_too_late_half_a_minute_after_it_should_have_been_given_up(seconds: int, is_late: bool) -> None:
+    assert is_too_late(NOW, NOW + timedelta(seconds=seconds)) is is_late
