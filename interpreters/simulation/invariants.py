@@ -322,6 +322,9 @@ class Invariants:
             elif uri.endswith("/report.json"):
                 self._secret(uri, data.decode(), TEXTS[:3])
 
+        if world.log is not None:
+            self._secret("the log", "\n".join(world.log.lines), TEXTS)
+
     def _secret(self, where: str, text: str, texts: tuple[str, ...]) -> None:
         for one in texts:
             if one in text:

@@ -6,18 +6,22 @@ those of production. Must not know what must hold.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from core.charts import events as chart_events
 from core.charts.state import chart_inputs
 from core.charts.step import STEP_TYPE as CHART_EXPORT
+from core.flow.events import given_step_events, orchestrator_events
 from core.flow.flow_run import FLOW_RUNS_COLLECTION
 from core.flow.given import GivenInputs
 from core.flow.orchestrator import AdvanceInputs
 from core.flow.reaper import ReapInputs
 from core.flow.selection import NothingToDo, select_step
 from core.program import Program
+from core.reports import events as report_events
 from core.reports.selection import select_report
 from core.reports.state import ReportInputs
 from effects import (
@@ -45,6 +49,7 @@ from interpreters.simulation.scenarios import (
     RUN_PATH,
     Kind,
 )
+from interpreters.telemetry import LogWatcher
 
 if TYPE_CHECKING:
     from interpreters.simulation.world import Delivery, World
@@ -130,7 +135,9 @@ class Process:
     def run(self, program: Program[Any, Any], inputs: Any, delivery: Delivery | None) -> None:
         """Run a program."""
         active = Active(self, delivery, getattr(inputs, "token", ""))
-        active.run = Run(program, self.perform, active.begin)
+        log = self.world.log
+        watchers = () if log is None else (LogWatcher(log, *_SAID_OF[self.kind]),)
+        active.run = Run(program, self.perform, active.begin, watchers)
         self.active.append(active)
         active.run.start(inputs)
         active.go_on()
@@ -284,6 +291,13 @@ def reap(process: Process) -> None:
     process.run(cast.programs["reaper"], inputs, None)
 
 
+_SAID_OF: Mapping[Kind, tuple[Any, Any]] = {
+    "charts": (chart_events.events_begun, chart_events.events_done),
+    "reports": (report_events.events_begun, report_events.events_done),
+    "given": (lambda _: (), given_step_events),
+    "orchestrator": (lambda _: (), orchestrator_events),
+}
+"""What the log says of effects that begin, and of outcomes."""
 _HANDLERS = {
     "charts": _handle_charts,
     "reports": _handle_reports,

@@ -5,6 +5,7 @@ Owns the order of events, the delivery of changes, and the reaper's schedule. Mu
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -12,6 +13,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Any
 
+from core.events import LogEvent
 from core.flow.status import ENDED_RUNS
 from effects import Document, Effect
 from interpreters.runtime import Perform
@@ -27,6 +29,8 @@ from interpreters.simulation.stores import SimulatedDocuments, SimulatedLibrary,
 REAP_EVERY = 60 * SECOND
 HORIZON = 2 * 3600 * SECOND
 """When a run must have ended, whatever went wrong at its beginning."""
+LOGGED = 16
+"""One run in so many writes its log."""
 WORKERS = 2
 """Processes of a kind."""
 _DAY = 86_400 * SECOND
@@ -49,6 +53,18 @@ class Delivery:
     kind: Kind
     flow_run: Document
     tellings: int = 0
+
+
+class LogLines:
+    """A log that keeps its lines."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self.lines: list[str] = []
+
+    def write(self, event: LogEvent) -> None:
+        """Keep one entry."""
+        self.lines.append(f"{event.event} {event.message} {json.dumps(event.fields, default=str)}")
 
 
 class World:
@@ -74,6 +90,7 @@ class World:
         self.acting: Active
         self.effect: Effect
         """The effect that is being performed, and whose it is."""
+        self.log = LogLines() if seed % LOGGED == 1 else None
         self._seed = seed
         self._faults = faults
         self._trace = trace

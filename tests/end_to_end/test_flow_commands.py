@@ -460,7 +460,7 @@ def test_reaping_says_so_in_text(reaped: Mapping[str, Ended]) -> None:
     lines = reaped["text"].stdout.splitlines()
     assert lines[0] == "flow_runs/abandoned"
     assert lines[1].startswith("steps.a.status")
-    assert lines[-1] == "3 RUNNING runs seen, 1 moved on"
+    assert lines[-1] == "3 runs seen, 1 moved on"
 
 
 def test_a_step_abandoned_in_its_last_attempt_fails_with_its_run(
