@@ -409,7 +409,7 @@ def test_errors_of_the_service_are_raised_when_patience_runs_out(
     started = time.monotonic()
     with pytest.raises(exceptions.Cancelled):
         store.transact((A,), increment)
-    assert 0.2 <= time.monotonic() - started < 5
+    assert 0.2 <= time.monotonic() - started < 60
     assert world.server.calls[READ] > 1
 
 

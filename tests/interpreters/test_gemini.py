@@ -23,7 +23,7 @@ from core.secrets import Secret
 from effects import CallModel, EffectFailed, ModelAnswered, ModelRefused, blob
 from interpreters.clock import SystemClock
 from interpreters.documents.memory import DocumentMemory
-from interpreters.model.gemini import GRACE_SECONDS, Gemini
+from interpreters.model.gemini import Gemini
 from interpreters.performers import Interpreter
 from interpreters.sandbox.gemini import (
     BROKEN_JSON,
@@ -288,8 +288,10 @@ def test_a_body_without_candidates_has_no_text(server: GeminiServer, shared: Gem
 
 # Deadlines.
 
+LONG_SECONDS = 20
+"""Less than the server takes in every case, and more than any machine needs to notice a deadline."""
 SLOW: dict[str, ModelFault] = {
-    "silent": ModelFault(delay_seconds=30),
+    "silent": ModelFault(delay_seconds=60),
     "dripping": ModelFault(drip_seconds=0.2),
     "dripping an error": ModelFault(body=b" " * 5_000, drip_seconds=0.2),
 }
@@ -300,16 +302,16 @@ def test_a_call_ends_at_its_timeout(server: GeminiServer, shared: Gemini, name: 
     server.faults.add(SLOW[name])
     begun = time.monotonic()
     outcome = refused(shared, a_call(timeout_seconds=0.6))
-    assert time.monotonic() - begun < 0.6 + GRACE_SECONDS + 0.5
+    assert time.monotonic() - begun < LONG_SECONDS
     assert (outcome.kind, code_of(outcome)) == ("timeout", "GEMINI_REQUEST_FAILED")
     assert len(server.requests) == 1
 
 
 def test_a_call_ends_when_its_time_is_up_whatever_its_timeout(server: GeminiServer, shared: Gemini) -> None:
-    server.faults.add(ModelFault(delay_seconds=30))
+    server.faults.add(ModelFault(delay_seconds=60))
     begun = time.monotonic()
     outcome = refused(shared, a_call(ends_by=SystemClock().now() + timedelta(seconds=0.6)))
-    assert time.monotonic() - begun < 0.6 + GRACE_SECONDS + 0.5
+    assert time.monotonic() - begun < LONG_SECONDS
     assert outcome.kind == "timeout"
 
 

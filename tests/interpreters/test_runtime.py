@@ -30,8 +30,6 @@ def perform(effect: Effect) -> Outcome:
     if isinstance(effect, Wait):
         return Waited(reason=effect.reason, chart_template_id=effect.chart_template_id, at=CLOCK.now())
     assert isinstance(effect, SetAccountAside)
-    if effect.account_id.startswith("slow"):
-        time.sleep(0.2)
     return AccountSetAside(account_id=effect.account_id, at=CLOCK.now())
 
 
@@ -96,11 +94,16 @@ def test_outcomes_are_fed_back_until_nothing_is_left() -> None:
 
 
 def test_effects_run_side_by_side_up_to_the_places() -> None:
-    started = time.monotonic()
-    run(Script(tuple(work(f"slow{i}") for i in range(4)), {}), places=4)
-    assert time.monotonic() - started < 0.7
-    threads = [one for one in threading.enumerate() if one.daemon and "_work" in one.name]
-    assert len(threads) <= 8
+    meeting = threading.Barrier(4)
+
+    def meet(effect: Effect) -> Outcome:
+        meeting.wait(60)
+        return perform(effect)
+
+    pool = ThreadPool(meet, CLOCK, 4)
+    names = drive(Run(Script(tuple(map(work, "abcd")), {}).program(), meet, pool.submit), None, pool)
+    pool.close()
+    assert sorted(names) == list("abcd")
 
 
 def test_no_more_effects_run_at_once_than_there_are_places() -> None:
@@ -135,10 +138,19 @@ def test_waits_end_in_the_order_of_their_moments() -> None:
 
 
 def test_a_program_that_breaks_is_aborted_and_what_it_still_wants_is_done() -> None:
-    program = Script((work("a"), work("slow")), {}, breaks_on="a", last=(work("finalize"),))
-    started = time.monotonic()
-    assert run(program) == ["ZeroDivisionError", "finalize"]
-    assert time.monotonic() - started < 0.19
+    released = threading.Event()
+
+    def hold(effect: Effect) -> Outcome:
+        if effect == work("slow"):
+            released.wait(60)
+        return perform(effect)
+
+    pool = ThreadPool(hold, CLOCK, 2)
+    program = Script((work("a"), work("slow")), {}, breaks_on="a", last=(work("finalize"),)).program()
+    assert drive(Run(program, hold, pool.submit), None, pool) == ["ZeroDivisionError", "finalize"]
+    assert not released.is_set()
+    released.set()
+    pool.close()
 
 
 def test_a_person_s_interrupt_aborts_the_program_too() -> None:
