@@ -5,13 +5,19 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 # Tests that talk to processes wait as much as they compute.
 WAITERS ?= $(shell expr 2 '*' $(WORKERS))
+TYPEGUARD := --typeguard-packages=core,effects,interpreters --typeguard-packages-ignore=interpreters.sandbox
+WORLDS := --ignore tests/core --ignore tests/property --ignore tests/conformance $(TYPEGUARD)
 # Properties that reach lines which no example of tests/core reaches.
 COVERING := $(patsubst %,tests/property/test_%.py,claims encoding manifest naming program_ends selection usage)
 LOCK := --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --quiet --upgrade
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-# Bytecode is made by all cores instead of by one.
+# Bytecode is made by all cores instead of by one, and not of what is never imported, or hardly ever.
 INSTALL := $(PIP) install --no-compile
-COMPILE := $(BIN)/python -W ignore -m compileall -q -j 0 $(VENV)/lib
+SELDOM := /(tests|mypy|mypyc|setuptools|pygments/lexers)/
+COMPILE := $(BIN)/python -W ignore -m compileall -q -j 0 -x '$(SELDOM)' $(VENV)/lib
+
+# Tests are run by many processes: none of them compiles what another one has.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test lint types rules worlds golden journals draw lock clean
 
@@ -40,8 +46,8 @@ rules: $(VENV)/development
 	$(BIN)/pytest tests/property tests/conformance -n $(WORKERS)
 	$(BIN)/pytest tests/core tests/golden $(COVERING) -n $(WORKERS) --cov --hypothesis-profile covering
 
-worlds: $(VENV)/development
-	$(BIN)/pytest --ignore tests/core --ignore tests/property --ignore tests/conformance -n $(WAITERS) --dist worksteal --typeguard-packages=core,effects,interpreters --typeguard-packages-ignore=interpreters.sandbox
+worlds: $(VENV)/instrumented
+	$(BIN)/pytest $(WORLDS) -n $(WAITERS) --dist loadfile --no-loadscope-reorder
 
 golden: $(VENV)/development ## Write golden files anew; read the difference before you commit it.
 	$(BIN)/pytest tests/golden --update-golden
@@ -76,4 +82,9 @@ $(VENV)/development: $(BIN)/python constraints/development.txt pyproject.toml
 	$(INSTALL) --require-hashes -r constraints/development.txt
 	$(INSTALL) --no-deps --no-build-isolation --editable .
 	@$(COMPILE)
+	@touch $@
+
+# What pytest and typeguard make of modules is kept beside them; made once, it is not made by each worker.
+$(VENV)/instrumented: $(VENV)/development
+	@$(BIN)/pytest $(WORLDS) --collect-only -qq >/dev/null
 	@touch $@

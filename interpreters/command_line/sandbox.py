@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 DEFAULT_SERVICES = ("http://127.0.0.1:8690", "http://127.0.0.1:8691", "http://127.0.0.1:8692")
 SIGNALLED = 128
 """Added to a signal's number: the exit code of a flow that was stopped by it."""
+_LAST_WORDS_SECONDS = 5.0
+"""How long services may take to log and answer what they were at when the run ended."""
 
 
 @click.command("sandbox")
@@ -236,6 +238,8 @@ def _run_flow(
         stop("sandbox", f"the flow cannot go on: {error}")
     if stopping.number and flow_run.get("status") not in ENDED_RUNS:
         sys.exit(SIGNALLED + stopping.number)
+    # The document says the end before the service logs it, and answers.
+    whole.eventarc.drain(_LAST_WORDS_SECONDS)
     _show_reports(cloud, flow_run)
     return flow_run
 

@@ -27,7 +27,7 @@ from interpreters.objects.gcs import GcsObjects
 from interpreters.objects.memory import ObjectMemory
 from interpreters.ports import ObjectStore
 from tests.builders import NOW
-from tests.emulators import a_bucket, storage_host, storage_on
+from tests.emulators import GIVEN_STORAGE, a_bucket, storage_host, storage_on
 
 LATER = NOW + timedelta(seconds=10)
 NAME = "charts/run/charts:4h:all/20251215-102530_BTCUSDT_4h_x.png"
@@ -212,8 +212,11 @@ def test_buckets_do_not_see_each_other(case: Case) -> None:
         assert listed == ObjectsListed(prefix="", sizes={}, at=NOW)
 
 
-def test_more_objects_than_a_page_of_cloud_storage_holds_are_all_listed(case: Case) -> None:
-    count = 1_003 if isinstance(case.store, GcsObjects) else 30
+def test_more_objects_than_a_page_of_cloud_storage_holds_are_all_listed(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("interpreters.sandbox.storage.listing._LARGEST_PAGE", 25)
+    count = 1_003 if isinstance(case.store, GcsObjects) and GIVEN_STORAGE else 60
     names = [f"charts/run/step/{number:04}.png" for number in range(count)]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda name: case.put(b"x", name, create_only=False), names))

@@ -180,11 +180,13 @@ class ReportWorld(World):
         self.questions.clear()
         yield self
         self.settle()
+        seen = len(self.changes)
         assert leaks(self, self.runs) == []
         calls = self.sandbox.firestore.calls
         assert calls["BeginTransaction"] == 0, "this service uses preconditions"
         assert all(len(self.claims(one)) <= 1 for one in self.runs)
         self.runs.clear()
+        del self.changes[:seen]
 
     def settle(self) -> None:
         self.sandbox.gemini.faults.clear()

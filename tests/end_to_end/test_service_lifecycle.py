@@ -67,10 +67,10 @@ CONFIGURATIONS: dict[str, tuple[dict[str, str], set[str]]] = {
 
 @pytest.fixture(scope="module")
 def refused() -> dict[str, tuple[Service, int | None]]:
-    """Start the service with every bad configuration, two at a time."""
+    """Start the service with every bad configuration, two at a time; the worst in a fresh interpreter."""
 
     def start(variables: dict[str, str]) -> tuple[Service, int | None]:
-        service = Service(variables, real=True).launch()
+        service = Service(variables, real=variables is BAD).launch()
         try:
             return service, service.join()
         finally:
@@ -107,11 +107,11 @@ def test_a_service_that_is_configured_badly_names_every_variable_no_value_and_do
 
 
 @own_firestore
-@pytest.mark.parametrize("mode", MODES)
-def test_of_two_services_that_race_for_the_same_step_exactly_one_claims_it(mode: str) -> None:
+@pytest.mark.parametrize(("mode", "real"), [*zip(MODES, (True, False), strict=True)])
+def test_of_two_services_that_race_for_the_same_step_exactly_one_claims_it(mode: str, real: bool) -> None:
     variables = {"FIRESTORE_CONCURRENCY": mode}
     with (
-        a_world(variables, services=2, accounts=canary_accounts(per_second=100), real=True) as running,
+        a_world(variables, services=2, accounts=canary_accounts(per_second=100), real=real) as running,
         running.scenario() as world,
     ):
         run_ids = [world.write(charts=TWO) for _ in range(6)]

@@ -31,8 +31,11 @@ def until_it_speaks(made: Call) -> Process:
     return process
 
 
-@pytest.mark.parametrize("command", [WORKER, TDA_CHARTS, TDA], ids=" ".join)
-@pytest.mark.parametrize("arguments", [("--version",), ("--help",), ("no-such-command",), ()], ids=" ".join)
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [(WORKER, ("--version",)), (TDA_CHARTS, ("--help",)), (TDA, ("no-such-command",)), (TDA, ())],
+    ids=" ".join,
+)
 def test_it_says_what_a_fresh_interpreter_says(
     tmp_path: Path, command: tuple[str, ...], arguments: tuple[str, ...]
 ) -> None:

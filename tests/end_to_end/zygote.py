@@ -47,6 +47,10 @@ PRELOADED = {
 }
 """What each script's zygote imports beforehand. Not gunicorn: it takes note of the folder it is imported in."""
 
+_MODEL = "google.genai"
+_ASKING = frozenset({"reports", "worker_llm_client"})
+"""Words of commands that may ask the model; a second more for a zygote that not everybody needs."""
+
 _BASICS = frozenset({"PATH", "HOME", "TMPDIR", "LANG", "COLUMNS"})
 """Variables that a zygote shares with its children; callers with others of them have a zygote of their own."""
 _READ_UNSEEN = ("PYTHON", "LC_", "TZ", "LD_", "MALLOC_", "GRPC_")
@@ -229,6 +233,8 @@ _one_at_a_time = Lock()
 def _zygote_for(order: Order) -> Zygote | None:
     """Return the zygote that can do this; None if only a fresh interpreter can."""
     modules = PRELOADED.get(order.command[0])
+    if modules and not _ASKING.isdisjoint(order.command):
+        modules = (*modules, _MODEL)
     if modules is None or os.environ.get("REAL_STARTS") or not can_fork():
         return None
     basics = {name: value for name, value in order.env.items() if name in _BASICS}

@@ -368,9 +368,9 @@ def test_a_transaction_expires_and_lets_go(monkeypatch: pytest.MonkeyPatch, limi
 
 
 def test_a_transaction_in_use_is_not_idle(monkeypatch: pytest.MonkeyPatch) -> None:
-    with firestore_world(monkeypatch, Limits(idle_seconds=0.6)) as world:
+    with firestore_world(monkeypatch, Limits(idle_seconds=1.5)) as world:
         transaction = world.begin()
         for _ in range(4):
-            time.sleep(0.2)
+            time.sleep(0.5)
             world.read("c/one", transaction)
         world.commit(update("c/one", n=1), transaction=transaction)
