@@ -13,6 +13,7 @@ from interpreters.command_line.flow import advance_flow
 from interpreters.command_line.inputs import prepare_streams
 from interpreters.command_line.reports import worker_llm_client
 from interpreters.command_line.sandbox import sandbox
+from interpreters.command_line.simulate import simulate
 
 __all__ = ["advance_flow", "tda", "worker_chart_export", "worker_llm_client"]
 
@@ -30,6 +31,7 @@ def tda() -> None:
       tda charts plan      --flow-run-path flow_run.json   what would happen
       tda charts run-local --flow-run-path flow_run.json   make it happen
       tda flow   run       --flow-run-path flow_run.json   a whole flow, step after step
+      tda simulate                                         ten thousand runs in which things go wrong
     """
     prepare_streams()
 
@@ -38,3 +40,4 @@ tda.add_command(worker_chart_export, "charts")
 tda.add_command(advance_flow, "flow")
 tda.add_command(worker_llm_client, "reports")
 tda.add_command(sandbox)
+tda.add_command(simulate)
