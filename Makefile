@@ -37,11 +37,11 @@ types: $(VENV)/development
 	$(BIN)/mypy
 
 rules: $(VENV)/development
-	$(BIN)/pytest tests/property tests/conformance -n $(WORKERS)
+	$(BIN)/pytest tests/simulation tests/property tests/conformance -n $(WORKERS) --dist worksteal
 	$(BIN)/pytest tests/core tests/golden $(COVERING) -n $(WORKERS) --cov --hypothesis-profile covering
 
 worlds: $(VENV)/development
-	$(BIN)/pytest --ignore tests/core --ignore tests/property --ignore tests/conformance -n $(WAITERS) --dist worksteal --typeguard-packages=core,effects,interpreters --typeguard-packages-ignore=interpreters.sandbox
+	$(BIN)/pytest --ignore tests/core --ignore tests/property --ignore tests/conformance --ignore tests/simulation -n $(WAITERS) --dist worksteal --typeguard-packages=core,effects,interpreters --typeguard-packages-ignore=interpreters.sandbox
 
 golden: $(VENV)/development ## Write golden files anew; read the difference before you commit it.
 	$(BIN)/pytest tests/golden --update-golden

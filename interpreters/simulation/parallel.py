@@ -99,12 +99,11 @@ def working(chunks: Sequence[Chunk], jobs: int) -> Iterator[Iterator[Done]]:
         return
     # A fork has its imports made; elsewhere the default must do.
     context = get_context("fork" if "fork" in get_all_start_methods() else None)
-    with ProcessPoolExecutor(jobs, context, initializer=_follow_parent) as processes:
-        done = processes.map(_timed, chunks)
-        try:
-            yield done
-        finally:
-            processes.shutdown(wait=False, cancel_futures=True)
+    processes = ProcessPoolExecutor(jobs, context, initializer=_follow_parent)
+    try:
+        yield processes.map(_timed, chunks)
+    finally:
+        processes.shutdown(cancel_futures=True)
 
 
 def _timed(chunk: Chunk) -> Done:
