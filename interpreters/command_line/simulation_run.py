@@ -145,7 +145,7 @@ def _bar(what: str, total: int) -> tuple[AbstractContextManager[Any], Callable[[
 
 
 def _text(result: Result, told: Told | None) -> str:
-    ending = verdict_text(result) if told is None else failure_text(result.wanted, told)
+    ending = verdict_text(result) if told is None else failure_text(result.wanted, told, is_whole=False)
     return f"{result_text(result)}\n\n{ending}"
 
 
@@ -155,5 +155,5 @@ def _repeat(wanted: Wanted, schedule: Schedule, *, as_json: bool) -> NoReturn:
     if as_json:
         say(json.dumps(told_json(wanted, told), ensure_ascii=False))
     else:
-        say(failure_text(wanted, told) if told.failure else "\n".join(story_lines(told)))
+        say(failure_text(wanted, told, is_whole=True) if told.failure else "\n".join(story_lines(told)))
     sys.exit(EXIT_BROKEN if told.failure else 0)

@@ -21,6 +21,8 @@ from interpreters.simulation.story import Story
 NO_FAULTS = "none"
 """A schedule without faults."""
 KEPT = "every promise was kept"
+_BEGINNING, _ENDING = 40, 20
+"""Lines of a long story that are shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +125,7 @@ def verdict_text(result: Result) -> str:
     return KEPT
 
 
-def failure_text(wanted: Wanted, told: Told) -> str:
+def failure_text(wanted: Wanted, told: Told, *, is_whole: bool) -> str:
     """Return what was broken, the faults it takes, what happened, and the command that repeats it."""
     failure = told.failure
     assert failure is not None
@@ -134,7 +136,7 @@ def failure_text(wanted: Wanted, told: Told) -> str:
             "",
             *_faults_text(failure.schedule),
             "",
-            *story_lines(told),
+            *story_lines(told, is_whole=is_whole),
             "",
             "Repeat it:",
             f"  {wanted.command(failure)}",
@@ -142,12 +144,16 @@ def failure_text(wanted: Wanted, told: Told) -> str:
     )
 
 
-def story_lines(told: Told) -> list[str]:
-    """Return what happened, and what it broke."""
+def story_lines(told: Told, *, is_whole: bool = True) -> list[str]:
+    """Return what happened, its middle left out where it is long and not wanted whole, and what it broke."""
     never = [f"never happened: {schedule_text(told.never_happened)}"] if told.never_happened else []
     broken = told.failure and told.failure.violation
     verdict = f"BROKEN {broken.promise}: {broken.what}" if broken else KEPT
-    return ["What happened:", *(f"  {line}" for line in told.story), f"  {verdict}", *never]
+    story, middle = told.story, len(told.story) - _BEGINNING - _ENDING
+    if middle > 1 and not is_whole:
+        left_out = f"… {middle} lines are left out; the command below shows them"
+        story = [*story[:_BEGINNING], left_out, *story[-_ENDING:]]
+    return ["What happened:", *(f"  {line}" for line in story), f"  {verdict}", *never]
 
 
 def _faults_text(schedule: Schedule) -> list[str]:

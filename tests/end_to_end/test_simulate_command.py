@@ -7,6 +7,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.end_to_end.console import Call, Ended, call, call_at_once, finish, start
 from tests.end_to_end.zygote import SCRIPTS
 
@@ -44,6 +46,9 @@ def test_a_wrong_call_is_said_as_everywhere(tmp_path: Path) -> None:
     assert ended.problems() == ["--exhaustive: is of one step: --steps charts or report"]
 
 
+has_proc = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="it looks for children in /proc")
+
+
 def _children(pid: int) -> list[int]:
     return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
@@ -55,6 +60,7 @@ def _wait_until(is_so: Any) -> None:
         time.sleep(0.02)
 
 
+@has_proc
 def test_whoever_stops_it_is_told_how_far_it_got(tmp_path: Path) -> None:
     process = start(Call(tmp_path, ("simulate", "--seeds", "1000000", "--jobs", "2"), TDA))
     _wait_until(lambda: len(_children(process.pid)) == 2)
@@ -67,6 +73,7 @@ def test_whoever_stops_it_is_told_how_far_it_got(tmp_path: Path) -> None:
     assert "; go on with --from " in ended.stdout
 
 
+@has_proc
 def test_no_process_stays_behind_when_it_is_killed(tmp_path: Path) -> None:
     process = start(Call(tmp_path, ("simulate", "--seeds", "1000000", "--jobs", "2"), TDA))
     _wait_until(lambda: len(_children(process.pid)) == 2)

@@ -1,10 +1,16 @@
 from __future__ import annotations
 
+import re
+import shlex
+from pathlib import Path
+
 import pytest
 
 from interpreters.simulation.runs import by_seeds, smallest, story_of
 from interpreters.simulation.sabotages import SABOTAGES
 from tests.simulation.command import repeated, simulate, simulated
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("name", SABOTAGES)
@@ -41,3 +47,20 @@ def test_people_are_shown_what_was_broken_the_faults_the_story_and_how_to_repeat
     ending = ["  BROKEN ends: two hours later charts is READY", "", "Repeat it:"]
     assert told[-4:-1] == ending
     assert told[-1].endswith(" --steps charts --sabotage forgets-ready --only bus:2:event-lost")
+
+
+def test_a_long_story_is_cut_and_the_printed_command_tells_it_whole() -> None:
+    result = simulate("--sabotage", "forgets-ready")
+    assert " lines are left out; the command below shows them" in result.stdout
+    *_, command = result.stdout.splitlines()
+    whole = simulate(*shlex.split(command)[2:])
+    assert whole.exit_code == 1
+    assert "left out" not in whole.stdout
+    assert len(whole.stdout.splitlines()) > 100
+
+
+def test_the_readme_shows_what_is_printed() -> None:
+    (shown,) = re.findall(r"```\n(BROKEN.*?)\n```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+    *_, command = shown.splitlines()
+    printed = simulate(*shlex.split(command)[2:]).stdout.splitlines()
+    assert [line for line in shown.splitlines() if line not in printed and line.strip() != "…"] == []
