@@ -6,7 +6,7 @@ WORKERS ?= 2
 # Tests that talk to processes wait as much as they compute.
 WAITERS ?= $(shell expr 2 '*' $(WORKERS))
 TYPEGUARD := --typeguard-packages=core,effects,interpreters --typeguard-packages-ignore=interpreters.sandbox
-WORLDS := --ignore tests/core --ignore tests/property --ignore tests/conformance $(TYPEGUARD)
+WORLDS := --ignore tests/core --ignore tests/property --ignore tests/conformance --ignore tests/simulation $(TYPEGUARD)
 # Properties that reach lines which no example of tests/core reaches.
 COVERING := $(patsubst %,tests/property/test_%.py,claims encoding manifest naming program_ends selection usage)
 LOCK := --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --quiet --upgrade
@@ -43,7 +43,7 @@ types: $(VENV)/development
 	$(BIN)/mypy
 
 rules: $(VENV)/development
-	$(BIN)/pytest tests/property tests/conformance -n $(WORKERS)
+	$(BIN)/pytest tests/simulation tests/property tests/conformance -n $(WORKERS) --dist worksteal
 	$(BIN)/pytest tests/core tests/golden $(COVERING) -n $(WORKERS) --cov --hypothesis-profile covering
 
 worlds: $(VENV)/instrumented

@@ -14,6 +14,7 @@ from interpreters.command_line.inputs import prepare_streams
 from interpreters.command_line.replay import replay
 from interpreters.command_line.reports import worker_llm_client
 from interpreters.command_line.sandbox import sandbox
+from interpreters.command_line.simulate import simulate
 
 __all__ = ["advance_flow", "tda", "worker_chart_export", "worker_llm_client"]
 
@@ -32,6 +33,7 @@ def tda() -> None:
       tda charts run-local --flow-run-path flow_run.json   make it happen
       tda flow   run       --flow-run-path flow_run.json   a whole flow, step after step
       tda replay run.jsonl                                 what today's code makes of a run's --journal
+      tda simulate                                         ten thousand runs in which things go wrong
     """
     prepare_streams()
 
@@ -41,3 +43,4 @@ tda.add_command(advance_flow, "flow")
 tda.add_command(worker_llm_client, "reports")
 tda.add_command(sandbox)
 tda.add_command(replay)
+tda.add_command(simulate)

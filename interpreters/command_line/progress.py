@@ -1,4 +1,4 @@
-"""What a person at a terminal sees: one live line a chart, or a step of a whole flow, and the log above it.
+"""What a person at a terminal sees: one live line a chart, or a step of a whole flow, and the log above it; or one bar.
 
 Owns the display. Must not know anything that effects and outcomes do not say.
 """
@@ -14,7 +14,16 @@ from typing import Self
 from rich.console import Console
 from rich.markdown import Markdown
 from rich.panel import Panel
-from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from core.documents import field
 from core.events import LogEvent
@@ -171,3 +180,11 @@ class StepWatcher:
         if isinstance(effect, PutObject) and effect.create_only and isinstance(outcome, ObjectStored):
             self._stored += 1
             self._say(f"RUNNING, {self._stored} of {self._wanted} charts")
+
+
+def bar(console: Console, what: str, total: int) -> tuple[Progress, Callable[[int], None]]:
+    """Return a bar that is gone when it is left, and who says how much is done."""
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    progress = Progress(*columns, console=console, transient=True)
+    task = progress.add_task(what, total=total)
+    return progress, lambda done: progress.update(task, completed=done)

@@ -223,7 +223,7 @@ def parse_schedule(text: str) -> dict[Point, Fault]:
     for entry in filter(None, text.split(",")):
         match entry.split(":"):
             case [actor, number, name] if number.isdecimal():
-                schedule[Point(actor, int(number))] = Fault(name)
+                (schedule[Point(actor, int(number))],) = _named([name])
             case _:
                 message = f"{entry!r} is not like charts-1:3:crash-after"
                 raise ValueError(message)
@@ -232,9 +232,13 @@ def parse_schedule(text: str) -> dict[Point, Fault]:
 
 def parse_faults(names: Collection[str]) -> Allowed:
     """Return the faults of these names; none named means all. Raise ValueError that names what is unknown."""
+    return Allowed(_named(names)) if names else ALL_FAULTS
+
+
+def _named(names: Collection[str]) -> list[Fault]:
     known = {one.value: one for one in Fault}
     unknown = sorted(set(names) - set(known))
     if unknown:
         message = f"there is no fault {', '.join(unknown)}; there are: {', '.join(known)}"
         raise ValueError(message)
-    return Allowed([known[name] for name in names]) if names else ALL_FAULTS
+    return [known[name] for name in names]

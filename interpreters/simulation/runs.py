@@ -128,12 +128,30 @@ class _Watching:
         return fault if fault in candidates else None
 
 
-def exhaustive(shape: Shape, depth: int = 2, allowed: Allowed = ALL_FAULTS, cast: Cast = PRODUCTION) -> Tally:
-    """Run one step with no fault, with each single one that can befall its workers, and with each further one after it."""
+def exhaustive(
+    shape: Shape,
+    depth: int = 2,
+    allowed: Allowed = ALL_FAULTS,
+    cast: Cast = PRODUCTION,
+    part: tuple[int, int] = (0, 1),
+) -> Tally:
+    """Run one step with no fault, with each single one that can befall its workers, and with each further one after it.
+
+    Part (i, n) takes every n-th of the first faults, from the i-th on; all parts together make each run once.
+    """
     tally = Tally()
     workers: Kind = "charts" if shape == "charts" else "reports"
-    _walk(tally, _Walk(PLAIN._replace(shape=shape), workers, allowed, cast), {}, depth)
+    walk = _Walk(plain(shape), workers, allowed, cast)
+    first, step = part
+    for number, (point, fault) in enumerate(_run(Tally() if first else tally, walk, {}, depth)):
+        if number % step == first and not tally.failures:
+            _walk(tally, walk, {point: fault}, depth - 1)
     return tally
+
+
+def plain(shape: Shape) -> Choices:
+    """Return the smallest run of a shape."""
+    return PLAIN._replace(shape=shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,17 +165,21 @@ class _Walk:
 
 
 def _walk(tally: Tally, walk: _Walk, schedule: dict[Point, Fault], depth: int) -> None:
+    for point, fault in _run(tally, walk, schedule, depth):
+        _walk(tally, walk, {**schedule, point: fault}, depth - 1)
+        if tally.failures:
+            return
+
+
+def _run(tally: Tally, walk: _Walk, schedule: Schedule, depth: int) -> Iterable[tuple[Point, Fault]]:
+    """Run once; return what can go wrong next."""
     watching = _Watching(schedule)
     world = World(scenario_of(walk.choices), watching, 0, walk.cast)
     violation = world.run()
     tally.count(world)
     if violation is not None:
         tally.failures.append(Failure(0, walk.choices, dict(schedule), violation))
-    further = _after(watching.points, schedule, walk) if depth and violation is None else ()
-    for point, fault in further:
-        _walk(tally, walk, {**schedule, point: fault}, depth - 1)
-        if tally.failures:
-            return
+    return _after(watching.points, schedule, walk) if depth and violation is None else ()
 
 
 def _after(

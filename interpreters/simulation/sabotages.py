@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from core.charts.naming import object_uri
 from core.charts.usage import reserve_accounts
 from core.documents import Decision, Documents, UpdateDocument
 from core.flow.advance import advance_flow
@@ -186,11 +187,14 @@ def _loses(ending: str) -> Callable[[Perform], Perform]:
             if not isinstance(effect, PutObject) or not effect.name.endswith(ending):
                 return perform(effect)
             outcome = perform(replace(effect, name=f"lost/{effect.name}"))
-            return (
-                replace(outcome, name=effect.name)
-                if isinstance(outcome, ObjectStored | ObjectNotStored)
-                else outcome
-            )
+            match outcome:
+                case ObjectStored():
+                    return replace(outcome, name=effect.name, uri=object_uri(effect.bucket, effect.name))
+                case ObjectNotStored():
+                    return replace(outcome, name=effect.name)
+                case EffectFailed():
+                    return replace(outcome, effect=effect)
+            return outcome
 
         return pretend
 
