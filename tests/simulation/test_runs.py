@@ -26,11 +26,11 @@ def test_seeds_are_cut_into_chunks_without_gaps() -> None:
 
 
 def test_chunks_and_what_they_come_to_travel_between_processes() -> None:
-    chunks = cut(range(30), parse_faults(["event-lost"]), None, "forgets-ready")
+    chunks = cut(range(30), parse_faults(["event-lost"]), "report", "report-lost")
     with working(pickle.loads(pickle.dumps(chunks)), jobs=1) as finished:
         (done,) = finished
     assert pickle.loads(pickle.dumps(done)).tally == done.tally
-    assert [one.violation.promise for one in done.tally.failures] == ["ends"]
+    assert [one.violation.promise for one in done.tally.failures] == ["artifacts"]
 
 
 def test_faults_that_are_not_allowed_do_not_happen() -> None:
