@@ -85,6 +85,8 @@ def promotable(graph: Graph) -> Iterator[str]:
 def waiting_in_vain(graph: Graph) -> tuple[Vain, ...]:
     """Return the PENDING steps that can never run, in order of their ids, each with what is in its way."""
     pending = {step_id for step_id, status in graph.statuses.items() if status == "PENDING"}
+    if not pending:
+        return ()
     stuck = _stuck(graph, pending, lost=_LOST)
     circles = _circles(graph, _stuck(graph, pending, lost=frozenset())) if stuck else {}
     return tuple(_vain(graph, step_id, stuck, circles) for step_id in sorted(stuck))

@@ -95,22 +95,25 @@ WHAT_IT_IS: Mapping[Fault, str] = {
     Fault.CLOCK_SLOW: "a worker's clock is behind",
 }
 
-_ANY = (
+_READ = (
     Fault.CRASH_BEFORE,
-    Fault.CRASH_AFTER,
     Fault.BROKEN,
-    Fault.SENT_LATE,
-    Fault.SENT_PAST_BUDGET,
-    Fault.SENT_PAST_LEASE,
-    Fault.SENT_PAST_MIDNIGHT,
     Fault.ANSWERED_LATE,
     Fault.ANSWERED_PAST_BUDGET,
     Fault.ANSWERED_PAST_LEASE,
     Fault.ANSWERED_PAST_MIDNIGHT,
 )
-_COMMIT = (*_ANY, Fault.ANSWER_LOST, Fault.COMMIT_RETRIED, Fault.CONTENTION)
-_READ = (*_ANY, Fault.TRANSIENT)
-_PROVIDER = (*_READ, Fault.LIMIT_SAID, Fault.SERVER_ERROR, Fault.TIMEOUT, Fault.GARBAGE)
+"""What changes nothing can as well fail after as before, and be as well answered late as sent late."""
+_WRITE = (
+    *_READ,
+    Fault.CRASH_AFTER,
+    Fault.SENT_LATE,
+    Fault.SENT_PAST_BUDGET,
+    Fault.SENT_PAST_LEASE,
+    Fault.SENT_PAST_MIDNIGHT,
+)
+_COMMIT = (*_WRITE, Fault.ANSWER_LOST, Fault.COMMIT_RETRIED, Fault.CONTENTION)
+_PROVIDER = (*_WRITE, Fault.TRANSIENT, Fault.LIMIT_SAID, Fault.SERVER_ERROR, Fault.TIMEOUT, Fault.GARBAGE)
 
 FAULTS_OF: Mapping[type, tuple[Fault, ...]] = {
     ClaimStep: _COMMIT,
@@ -118,14 +121,14 @@ FAULTS_OF: Mapping[type, tuple[Fault, ...]] = {
     ExhaustAccount: _COMMIT,
     FinalizeStep: _COMMIT,
     AdvanceFlow: _COMMIT,
-    FindFlowRuns: _ANY,
-    LoadTemplates: _ANY,
-    LoadPrompt: _ANY,
-    LoadSchema: _ANY,
+    FindFlowRuns: _READ,
+    LoadTemplates: _READ,
+    LoadPrompt: _READ,
+    LoadSchema: _READ,
     SetAccountAside: (Fault.CRASH_BEFORE, Fault.CRASH_AFTER),
-    PutObject: (*_READ, Fault.ANSWER_LOST),
-    ListObjects: _READ,
-    ReadObject: _READ,
+    PutObject: (*_WRITE, Fault.TRANSIENT, Fault.ANSWER_LOST),
+    ListObjects: (*_READ, Fault.TRANSIENT),
+    ReadObject: (*_READ, Fault.TRANSIENT),
     CallChartApi: (*_PROVIDER, Fault.KEY_REVOKED),
     CallModel: (*_PROVIDER, Fault.OUTPUT_INVALID, Fault.OUTPUT_BLOCKED),
 }
@@ -148,8 +151,8 @@ Schedule = Mapping[Point, Fault]
 class Faults(Protocol):
     """Whoever chooses the faults of one run."""
 
-    def at(self, point: Point, bits: int, candidates: tuple[Fault, ...]) -> Fault | None:
-        """Return what goes wrong at this point, if anything."""
+    def at(self, actor: str, number: int, bits: int, candidates: tuple[Fault, ...]) -> Fault | None:
+        """Return what goes wrong at this point, if anything; chance is in the bits."""
 
 
 @dataclass(slots=True)
@@ -158,9 +161,9 @@ class Listed:
 
     schedule: Schedule
 
-    def at(self, point: Point, bits: int, candidates: tuple[Fault, ...]) -> Fault | None:  # noqa: ARG002
+    def at(self, actor: str, number: int, bits: int, candidates: tuple[Fault, ...]) -> Fault | None:  # noqa: ARG002
         """Return the listed fault, if it can happen here."""
-        fault = self.schedule.get(point)
+        fault = self.schedule.get(Point(actor, number)) if self.schedule else None
         return fault if fault in candidates else None
 
 
@@ -183,6 +186,8 @@ ALL_FAULTS = Allowed(list(Fault))
 
 RATES = (0, 0x0800, 0x1800, 0x4000)
 """How likely a fault is at a point, of 0x10000: never, 1 in 32, 3 in 32, 1 in 4."""
+SELDOM = 2
+"""Events and clocks, of which there are many, fail four times less often than effects."""
 MOST_FAULTS = 6
 """Then they stop."""
 
@@ -201,9 +206,10 @@ class Seeded:
         self._rate = RATES[bits & 3]
         self._left = 1 + choose(bits >> 16, MOST_FAULTS)
 
-    def at(self, point: Point, bits: int, candidates: tuple[Fault, ...]) -> Fault | None:  # noqa: ARG002
+    def at(self, actor: str, number: int, bits: int, candidates: tuple[Fault, ...]) -> Fault | None:  # noqa: ARG002
         """Return what goes wrong at this point, if anything."""
-        if bits & 0xFFFF >= self._rate or not self._left:
+        rate = self._rate >> SELDOM if candidates is EVENT_FAULTS or candidates is CLOCK_FAULTS else self._rate
+        if bits & 0xFFFF >= rate or not self._left:
             return None
         possible = self.allowed.among(candidates)
         if not possible:

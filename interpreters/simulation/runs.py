@@ -5,8 +5,10 @@ Owns which runs are made, what is counted of them, and how a failing one is made
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from interpreters.simulation.cast import PRODUCTION, Cast
@@ -70,15 +72,27 @@ def by_seeds(
 ) -> Tally:
     """Run these seeds; stop at the first failure."""
     tally = Tally()
-    for seed in seeds:
-        choices = choices_of(seed, shape)
-        world = World(scenario_of(choices), Seeded(seed, allowed), seed, cast)
-        violation = world.run()
-        tally.count(world)
-        if violation is not None:
-            tally.failures.append(Failure(seed, choices, dict(world.happened), violation))
-            break
+    with _seldom_collecting():
+        for seed in seeds:
+            choices = choices_of(seed, shape)
+            world = World(scenario_of(choices), Seeded(seed, allowed), seed, cast)
+            violation = world.run()
+            tally.count(world)
+            if violation is not None:
+                tally.failures.append(Failure(seed, choices, dict(world.happened), violation))
+                break
     return tally
+
+
+@contextmanager
+def _seldom_collecting() -> Iterator[None]:
+    """Collect garbage seldom: a world is one circle of references, and short-lived."""
+    before = gc.get_threshold()
+    gc.set_threshold(50_000, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def with_schedule(
@@ -122,7 +136,8 @@ class _Watching:
         self._schedule = schedule
         self.points: dict[Point, tuple[Fault, ...]] = {}
 
-    def at(self, point: Point, bits: int, candidates: tuple[Fault, ...]) -> Fault | None:  # noqa: ARG002
+    def at(self, actor: str, number: int, bits: int, candidates: tuple[Fault, ...]) -> Fault | None:  # noqa: ARG002
+        point = Point(actor, number)
         self.points[point] = candidates
         fault = self._schedule.get(point)
         return fault if fault in candidates else None

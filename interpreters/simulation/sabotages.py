@@ -408,7 +408,14 @@ SABOTAGES: Mapping[str, Sabotage] = {
         None,
         Allowed([Fault.CRASH_BEFORE, Fault.CRASH_AFTER]),
     ),
-    "forgets-ready": Sabotage("nobody is told again of a READY step", Cast(reaping=LEASES), ("ends",), 1000),
+    "forgets-ready": Sabotage(
+        "nobody is told again of a READY step",
+        Cast(reaping=LEASES),
+        ("ends",),
+        500,
+        "charts",
+        Allowed([Fault.EVENT_LOST]),
+    ),
     "manifest-lost": Sabotage(
         "the manifest is not written", Cast(around=_loses("manifest.json")), ("artifacts",), 100, "charts"
     ),

@@ -88,24 +88,24 @@ class Scenario:
     """Who hears of changes."""
 
 
-_WEIGHTS: tuple[Shape, ...] = (*("charts",) * 9, *("report",) * 6, "flow")
+_WEIGHTS: tuple[Shape, ...] = (*("charts",) * 11, *("report",) * 4, "flow")
 
 
 def choices_of(seed: int, shape: Shape | None = None) -> Choices:
     """Return what the seed chooses; the shape may be given."""
     bits = draw(seed, -2, 0)
-    charts = 1 + (bits >> 4 & 1)
+    charts = 1 + (bits >> 4 & 3 == 0)
     daily_limit = 1 + choose(bits >> 16, 4)
     return Choices(
         shape=shape or _WEIGHTS[choose(bits >> 32, len(_WEIGHTS))],
         is_promoted=bool(bits & 1),
         charts=charts,
-        min_images=1 + (bits >> 5 & 1) * (charts - 1),
-        accounts=1 + (bits >> 6 & 1),
+        min_images=1 + (bits >> 6 & 1) * (charts - 1),
+        accounts=1 + (bits >> 7 & 1),
         daily_limit=daily_limit,
-        used=choose(bits >> 48, daily_limit + 1) if bits >> 7 & 1 else 0,
-        used_yesterday=bool(bits >> 8 & 1),
-        is_late=bits >> 9 & 3 == 0,
+        used=choose(bits >> 48, daily_limit + 1) if bits >> 8 & 1 else 0,
+        used_yesterday=bool(bits >> 9 & 1),
+        is_late=bits >> 10 & 3 == 0,
     )
 
 

@@ -170,10 +170,9 @@ class World:
     ) -> tuple[Fault | None, int]:
         """Return what goes wrong at this point, and the bits drawn for it."""
         bits = draw(self._seed, index, number)
-        point = Point(actor, number)
-        fault = self._faults.at(point, bits, candidates)
+        fault = self._faults.at(actor, number, bits, candidates)
         if fault is not None:
-            self.happened[point] = fault
+            self.happened[Point(actor, number)] = fault
         return fault, bits
 
     def note(self, active: Active | None, effect: Any, outcome: Any, fault: Fault | None) -> None:

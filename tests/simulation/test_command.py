@@ -40,9 +40,9 @@ def test_only_the_faults_named_happen_and_are_shown() -> None:
 
 
 def test_all_faults_of_one_step_are_walked_through() -> None:
-    code, said = simulated("--exhaustive", "--steps", "charts", "--faults", "crash-after")
+    code, said = simulated("--exhaustive", "--steps", "charts", "--faults", "crash-before")
     assert code == 0
-    assert said["runs"] == exhaustive("charts", allowed=parse_faults(["crash-after"])).runs > 50
+    assert said["runs"] == exhaustive("charts", allowed=parse_faults(["crash-before"])).runs > 50
 
 
 def test_a_failure_among_all_faults_is_repeated_by_the_printed_command() -> None:
