@@ -50,6 +50,7 @@ from effects.moments import rfc3339
 
 _DONE: tuple[StepStatus, ...] = ("SUCCEEDED", "SKIPPED", "CANCELLED")
 """Steps that do not stop a run from succeeding."""
+_CURRENT: tuple[StepStatus, ...] = ("RUNNING", "READY", "FAILED")
 _COUNTED_AS = {one: one.lower() for one in STEP_STATUSES}
 _MAX_REASONS = 10
 """How many steps an error gives reasons for, causes first; it lists more of them by id."""
@@ -242,8 +243,8 @@ def _progress(flow_run: Document, graph: Graph) -> Iterator[FieldChange]:
     counts = dict.fromkeys(STEP_STATUSES, 0)
     for status in graph.statuses.values():
         counts[status] += 1
-    step_counts = {"total": len(graph.statuses), **{_COUNTED_AS[one]: counts[one] for one in STEP_STATUSES}}
-    ended = sum(counts[one] for one in _DONE) + counts["FAILED"]
+    step_counts = {"total": len(graph.statuses), **{_COUNTED_AS[one]: count for one, count in counts.items()}}
+    ended = sum(counts[one] for one in (*_DONE, "FAILED"))
     why = f"{ended} of {len(graph.statuses)} steps have ended"
     yield from _change(flow_run, ("progress", "currentStepId"), _current(graph, counts), why)
     yield from _change(flow_run, ("progress", "stepCounts"), step_counts, why)
@@ -251,9 +252,10 @@ def _progress(flow_run: Document, graph: Graph) -> Iterator[FieldChange]:
 
 def _current(graph: Graph, counts: Mapping[StepStatus, int]) -> str | None:
     """Return where the run stands: the first step that runs, else that is READY, else that FAILED."""
-    order: tuple[StepStatus, ...] = ("RUNNING", "READY", "FAILED")
-    wanted = next((status for status in order if counts[status]), None)
-    return min((one for one, status in graph.statuses.items() if status == wanted), default=None)
+    for wanted in _CURRENT:
+        if counts[wanted]:
+            return min(one for one, status in graph.statuses.items() if status == wanted)
+    return None
 
 
 def _change(flow_run: Document, path: tuple[str, ...], after: Any, why: str) -> Iterator[FieldChange]:

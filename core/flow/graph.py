@@ -47,17 +47,28 @@ def parse_graph(steps: object) -> Result[Graph, Problems]:
     if not isinstance(steps, Mapping):
         found = "missing" if steps is None else kind_of(steps)
         return Result.from_failure((Problem("steps", f"is {found}; must be an object of step id to step"),))
-    problems = tuple(problem for step_id, step in steps.items() for problem in _step_problems(step_id, step))
-    if problems:
-        return Result.from_failure(problems)
-    return Success(
-        Graph(
-            statuses={step_id: step["status"] for step_id, step in steps.items()},
-            depends_on={
-                step_id: tuple(dict.fromkeys(step.get("dependsOn") or ())) for step_id, step in steps.items()
-            },
-        )
-    )
+    statuses: dict[str, StepStatus] = {}
+    depends_on: dict[str, tuple[str, ...]] = {}
+    problems: list[Problem] = []
+    for step_id, step in steps.items():
+        if _is_sound(step):
+            statuses[step_id] = step["status"]
+            depends_on[step_id] = tuple(dict.fromkeys(step.get("dependsOn") or ()))
+        else:
+            problems.extend(_step_problems(step_id, step))
+    return Result.from_failure(tuple(problems)) if problems else Success(Graph(statuses, depends_on))
+
+
+def _is_sound(step: Any) -> bool:
+    """Return whether the step has a status and, if any, a list of dependencies: nearly all do, so this is quick."""
+    if type(step) is not dict and not isinstance(step, Mapping):
+        return False
+    status, depends_on = step.get("status"), step.get("dependsOn")
+    return type(status) is str and status in _KNOWN and (depends_on is None or _is_list_of_ids(depends_on))
+
+
+def _is_list_of_ids(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
 
 def _step_problems(step_id: str, step: Any) -> Iterator[Problem]:
@@ -69,8 +80,7 @@ def _step_problems(step_id: str, step: Any) -> Iterator[Problem]:
         found = "missing" if status is None else f"{status!r:.80}"
         must = f"is {found}; must be one of {', '.join(STEP_STATUSES)}"
         yield Problem(document_path("steps", step_id, "status"), must)
-    is_list = isinstance(depends_on, list) and all(isinstance(one, str) for one in depends_on)
-    if depends_on is not None and not is_list:
+    if depends_on is not None and not _is_list_of_ids(depends_on):
         yield Problem(document_path("steps", step_id, "dependsOn"), "must be a list of step ids")
 
 
