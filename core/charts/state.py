@@ -78,6 +78,9 @@ class Phase(Enum):
     FINALIZING = "finalizing"
     ENDED = "ended"
 
+    __hash__ = object.__hash__
+    """Quick: states are looked up by it at every step."""
+
 
 class Stage(Enum):
     """How far one request is."""
@@ -93,6 +96,9 @@ class Stage(Enum):
     STORING = "storing"
     DRAWN = "drawn"
     FAILED = "failed"
+
+    __hash__ = object.__hash__
+    """Quick: states are looked up by it at every step."""
 
 
 @dataclass(frozen=True, kw_only=True)

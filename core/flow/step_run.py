@@ -107,7 +107,7 @@ def emit(state: StateT, *effects: Effect) -> StateT:
 
 def next_of(state: StateT) -> Next[StateT]:
     """Return the state, and what may begin now."""
-    return Next(replace(state, outbox=()), state.outbox)
+    return Next(replace(state, outbox=()), state.outbox) if state.outbox else Next(state)
 
 
 def claim_of(inputs: StepInputs, step_id: str, step_type: str, *, in_order: bool = False) -> ClaimStep:

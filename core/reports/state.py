@@ -45,6 +45,9 @@ class Phase(Enum):
     FINALIZING = "finalizing"
     ENDED = "ended"
 
+    __hash__ = object.__hash__
+    """Quick: states are looked up by it at every step."""
+
 
 ArtifactRole = Literal["candles", "manifest", "previous", "image"]
 

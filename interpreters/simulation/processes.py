@@ -6,7 +6,7 @@ those of production. Must not know what must hold.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ from core.reports.state import ReportInputs
 from effects import (
     CallChartApi,
     CallModel,
+    Document,
     Effect,
     EffectFailed,
     FinalizeStep,
@@ -129,7 +130,7 @@ class Process:
                 self.world.redeliver(active.delivery, now)
 
     def handle(self, delivery: Delivery) -> None:
-        """Do what the change asks for, if anything."""
+        """Do what the change asks for."""
         _HANDLERS[self.kind](self, delivery)
 
     def run(self, program: Program[Any, Any], inputs: Any, delivery: Delivery | None) -> None:
@@ -229,9 +230,20 @@ class Active:
         self.go_on()
 
 
+def asks_for(kind: Kind, flow_run: Document) -> bool:
+    """Return whether the change, as an event tells of it, asks a worker of this kind for anything."""
+    return not isinstance(_CHOICES[kind](flow_run), NothingToDo)
+
+
+_CHOICES: Mapping[Kind, Callable[[Document], object]] = {
+    "charts": lambda flow_run: select_step(flow_run, CHART_EXPORT),
+    "reports": select_report,
+    "given": lambda flow_run: select_step(flow_run, GIVEN_TYPE),
+    "orchestrator": lambda _: None,
+}
+
+
 def _handle_charts(process: Process, delivery: Delivery) -> None:
-    if isinstance(select_step(delivery.flow_run, CHART_EXPORT), NothingToDo):
-        return
     inputs = chart_inputs(
         process.world.scenario.charts,
         delivery.flow_run,
@@ -245,8 +257,6 @@ def _handle_charts(process: Process, delivery: Delivery) -> None:
 
 
 def _handle_reports(process: Process, delivery: Delivery) -> None:
-    if isinstance(select_report(delivery.flow_run), NothingToDo):
-        return
     inputs = ReportInputs(
         flow_run=delivery.flow_run,
         flow_run_path=RUN_PATH,
@@ -260,8 +270,6 @@ def _handle_reports(process: Process, delivery: Delivery) -> None:
 
 
 def _handle_given(process: Process, delivery: Delivery) -> None:
-    if isinstance(select_step(delivery.flow_run, GIVEN_TYPE), NothingToDo):
-        return
     inputs = GivenInputs(
         flow_run_path=RUN_PATH,
         step_id=CANDLES_ID,

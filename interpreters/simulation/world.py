@@ -21,7 +21,7 @@ from interpreters.simulation.cast import PRODUCTION, Cast, ExchangedRules
 from interpreters.simulation.chance import choose, draw
 from interpreters.simulation.faults import EVENT_FAULTS, Fault, Faults, Point
 from interpreters.simulation.invariants import Invariants, Violation
-from interpreters.simulation.processes import Active, Process, reap
+from interpreters.simulation.processes import Active, Process, asks_for, reap
 from interpreters.simulation.providers import SECOND, ChartProvider, ModelProvider
 from interpreters.simulation.scenarios import INVOCATION_SECONDS, LEASE_SECONDS, RUN_PATH, Kind, Scenario
 from interpreters.simulation.stores import SimulatedDocuments, SimulatedLibrary, SimulatedObjects
@@ -242,7 +242,8 @@ class World:
                 self.at(self.now + choose(bits >> 48, _EVENT_TAKES), self._deliver, delivery, 1 - to)
 
     def _deliver(self, delivery: Delivery, to: int) -> None:
-        self._process(delivery.kind, to).handle(delivery)
+        if asks_for(delivery.kind, delivery.flow_run):
+            self._process(delivery.kind, to).handle(delivery)
 
     def redeliver(self, delivery: Delivery, now: int) -> None:
         """Tell again of a change that nobody has settled."""
