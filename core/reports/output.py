@@ -118,9 +118,10 @@ def _finite(text: str) -> float:
 def _is_deeper(value: Any, levels: int) -> bool:
     """Return whether the value has more levels than this; without recursion, for that is what it guards."""
     level = [value]
-    for _ in range(levels):
+    while level and levels:
         inside = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
         level = [one for values in inside for one in values]
+        levels -= 1
     return bool(level)
 
 

@@ -35,6 +35,7 @@ from interpreters.simulation.chance import choose, draw
 Shape = Literal["charts", "report", "flow"]
 SHAPES: tuple[Shape, ...] = ("charts", "report", "flow")
 Kind = Literal["charts", "reports", "orchestrator", "given"]
+KINDS: tuple[Kind, ...] = ("charts", "reports", "orchestrator", "given")
 
 RUN_ID = "20260101-120000_BTCUSDT_sim"
 RUN_PATH = flow_run_path(RUN_ID)
@@ -72,6 +73,8 @@ class Choices(NamedTuple):
     """They were made the day before, and do not count."""
     is_late: bool
     """The run begins half a minute before midnight, UTC."""
+    is_told: bool
+    """The orchestrator hears of changes; else only the reaper looks after the run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +109,7 @@ def choices_of(seed: int, shape: Shape | None = None) -> Choices:
         used=choose(bits >> 48, daily_limit + 1) if bits >> 8 & 1 else 0,
         used_yesterday=bool(bits >> 9 & 1),
         is_late=bits >> 10 & 3 == 0,
+        is_told=bits >> 12 & 7 != 0,
     )
 
 
@@ -119,6 +123,7 @@ PLAIN = Choices(
     used=0,
     used_yesterday=False,
     is_late=False,
+    is_told=False,
 )
 """The smallest run of a chart step."""
 
@@ -147,25 +152,25 @@ def scenario_of(choices: Choices) -> Scenario:
         objects=_OBJECTS if choices.shape == "report" else {},
         charts=_charts(choices),
         reports=_REPORTS,
-        kinds=kinds,
+        kinds=(*kinds, "orchestrator") if choices.is_told else kinds,
     )
 
 
 def _steps(choices: Choices) -> tuple[dict[str, Any], tuple[Kind, ...]]:
     first = "READY" if choices.is_promoted else "PENDING"
     if choices.shape == "charts":
-        return {CHARTS_ID: _chart_step(choices, first, ())}, ("charts", "orchestrator")
+        return {CHARTS_ID: _chart_step(choices, first, ())}, ("charts",)
     if choices.shape == "report":
         done = {
             CANDLES_ID: _step(GIVEN_TYPE, "SUCCEEDED", outputs={"gcs_uri": _uri(_CANDLES)}),
             CHARTS_ID: _step(CHART_EXPORT, "SUCCEEDED", outputs={"outputsManifestGcsUri": _uri(_MANIFEST)}),
         }
-        return {**done, REPORT_ID: _report_step(first)}, ("reports", "orchestrator")
+        return {**done, REPORT_ID: _report_step(first)}, ("reports",)
     return {
         CANDLES_ID: _step(GIVEN_TYPE, first),
         CHARTS_ID: _chart_step(choices, "PENDING", (CANDLES_ID,)),
         REPORT_ID: _report_step("PENDING"),
-    }, ("charts", "reports", "orchestrator", "given")
+    }, ("charts", "reports", "given")
 
 
 def _step(step_type: str, status: str, **more: Any) -> dict[str, Any]:

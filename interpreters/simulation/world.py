@@ -23,7 +23,7 @@ from interpreters.simulation.faults import EVENT_FAULTS, Fault, Faults, Point
 from interpreters.simulation.invariants import Invariants, Violation
 from interpreters.simulation.processes import Active, Process, asks_for, reap
 from interpreters.simulation.providers import SECOND, ChartProvider, ModelProvider
-from interpreters.simulation.scenarios import INVOCATION_SECONDS, LEASE_SECONDS, RUN_PATH, Kind, Scenario
+from interpreters.simulation.scenarios import INVOCATION_SECONDS, KINDS, LEASE_SECONDS, RUN_PATH, Kind, Scenario
 from interpreters.simulation.stores import SimulatedDocuments, SimulatedLibrary, SimulatedObjects
 
 REAP_EVERY = 60 * SECOND
@@ -207,8 +207,7 @@ class World:
     def _process(self, kind: Kind, number: int) -> Process:
         name = f"{kind}-{number + 1}"
         if name not in self._processes:
-            kinds = self.scenario.kinds
-            self._processes[name] = Process(self, kind, name, kinds.index(kind) * WORKERS + number)
+            self._processes[name] = Process(self, kind, name, KINDS.index(kind) * WORKERS + number)
         return self._processes[name]
 
     def ended(self, active: Active) -> None:
