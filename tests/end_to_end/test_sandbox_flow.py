@@ -9,7 +9,7 @@ import pty
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -70,9 +70,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def runs(folder: Path) -> dict[str, Ended]:
     calls: dict[str, Call] = {}
     for name, arguments in {
-        "whole": (*FLOW, *GIVEN),
         "waiting": FLOW,
-        "failing": (*SANDBOX, "--flow-run-path", "failing.json", *GIVEN, "--env-file", "sandbox.env"),
+        "failing": (
+            *(*SANDBOX, "--flow-run-path", "failing.json", *GIVEN),
+            *("--logs-dir", "logs", "--env-file", "sandbox.env"),
+        ),
         "wrong": (*SANDBOX, "--flow-run-path", SAMPLE, "--given", "nothing=x", "--given", "report:4h=x"),
         "no file": (*SANDBOX, "--flow-run-path", "none.json"),
         "worker that cannot start": (*FLOW, *GIVEN),
@@ -89,11 +91,31 @@ def logged(folder: Path, target: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines if line.startswith("{")]
 
 
-def test_the_whole_sample_runs_in_the_sandbox_by_one_command(runs: Mapping[str, Ended], folder: Path) -> None:
-    ended = runs["whole"]
-    assert (ended.code, ended.stdout) == (0, ENDED), ended.stderr
-    assert [one["event"] for one in ended.events()] == ["claim_attempt", "step_completed"], "the given step"
-    entries = {target: logged(folder / "whole", target) for target in TARGETS}
+def test_the_whole_sample_runs_in_the_sandbox_by_one_command_and_a_terminal_shows_it(tmp_path: Path) -> None:
+    terminal, line = pty.openpty()
+    variables = environment({"TERM": "xterm", "PYTHONPATH": str(ROOT)})
+    process = subprocess.Popen(
+        [*TDA, *map(str, (*FLOW, *GIVEN))],
+        cwd=tmp_path,
+        env=variables,
+        stdout=subprocess.PIPE,
+        stderr=line,
+        text=True,
+    )
+    os.close(line)
+    shown = b""
+    ends = time.monotonic() + 60
+    while time.monotonic() < ends:
+        try:
+            shown += os.read(terminal, 65536)
+        except OSError:  # the other end is closed
+            break
+    os.close(terminal)
+    text = shown.decode("utf-8", "replace")
+    assert (process.communicate()[0], process.returncode) == (ENDED, 0), text
+    for words in ("candles:4h", "SUCCEEDED", "Sandbox report", "This text was written by the sandbox"):
+        assert words in text
+    entries = {target: logged(tmp_path, target) for target in TARGETS}
     completed = [
         one["stepId"] for target in TARGETS for one in entries[target] if one["event"] == "step_completed"
     ]
@@ -116,10 +138,10 @@ def test_a_step_that_fails_ends_the_run_with_1(runs: Mapping[str, Ended], folder
     ended = runs["failing"]
     assert ended.code == 1
     assert ended.stdout.startswith("FLOW FAILED: candles:4h=SUCCEEDED, charts:4h=SUCCEEDED, report:4h=FAILED")
-    (failed,) = ended.events("step_failed")
-    assert (failed["service"], failed["errorCode"]) == ("worker-llm-client", "PROMPT_NOT_FOUND"), (
-        "logs go to stderr"
-    )
+    assert [one["event"] for one in ended.events()] == ["claim_attempt", "step_completed"], "the given step"
+    entries = logged(folder / "failing", "worker_llm_client")
+    (failed,) = [one for one in entries if one["event"] == "step_failed"]
+    assert (failed["service"], failed["errorCode"]) == ("worker-llm-client", "PROMPT_NOT_FOUND")
     assert f"export {FIRESTORE_HOST}=" in (folder / "failing" / "sandbox.env").read_text("utf-8")
 
 
@@ -139,18 +161,8 @@ def test_a_service_that_cannot_start_is_said(runs: Mapping[str, Ended], folder: 
 # Until it is stopped.
 
 
-@pytest.fixture(scope="module")
-def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    here = tmp_path_factory.mktemp("serving")
-    process = start(Call(here, (*SANDBOX, "--with-workers", "--logs-dir", "logs"), TDA))
-    try:
-        yield Running(process)
-    finally:
-        process.terminate()
-        finish(process)
-
-
-def test_a_flow_run_that_any_client_writes_is_worked_on(serving: Running) -> None:
+def a_client_s_run_is_worked_on(serving: Running) -> None:
+    """Write a flow_run as any client would, and wait for its end."""
     run = copy.deepcopy(RUN)
     run["steps"] = {"charts:4h": {**run["steps"]["charts:4h"], "dependsOn": []}}
     with firestore_on(serving.variables[FIRESTORE_HOST], "sandbox") as client:
@@ -162,10 +174,12 @@ def test_a_flow_run_that_any_client_writes_is_worked_on(serving: Running) -> Non
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGKILL, -signal.SIGKILL)])
-def test_the_services_die_with_the_command(tmp_path: Path, number: int, code: int) -> None:
-    process = start(Call(tmp_path, (*SANDBOX, "--with-workers"), TDA))
-    Running(process)
+def test_the_services_work_for_any_client_and_die_with_the_command(tmp_path: Path, number: int, code: int) -> None:
+    process = start(Call(tmp_path, (*SANDBOX, "--with-workers", "--logs-dir", "logs"), TDA))
+    serving = Running(process)
     children = services_of(process.pid)
+    if number == signal.SIGINT:
+        a_client_s_run_is_worked_on(serving)
     assert len(children) >= len(TARGETS)
     os.kill(process.pid, number)
     assert finish(process).code == code
@@ -173,38 +187,13 @@ def test_the_services_die_with_the_command(tmp_path: Path, number: int, code: in
 
 
 def test_a_flow_that_is_stopped_says_so_by_its_exit_code(tmp_path: Path) -> None:
-    process = start(Call(tmp_path, (*FLOW, *GIVEN), TDA))
-    wait_until((tmp_path / "logs" / f"{TARGETS[0]}.log").is_file, "the services start")
-    log = tmp_path / "logs" / "worker_chart_export.log"
-    wait_until(lambda: "claim_attempt" in log.read_text("utf-8"), "a step is at work")
+    process = start(Call(tmp_path, (*SANDBOX, "--flow-run-path", SAMPLE, *GIVEN), TDA))
+    assert process.stderr is not None
+    at_work = ("worker-chart-export", "claim_attempt")
+    lines = (json.loads(line) for line in process.stderr if line.startswith("{"))
+    assert any((one["service"], one["event"]) == at_work for one in lines), "without a folder, logs go to stderr"
     children = services_of(process.pid)
     process.terminate()
     ended = finish(process)
     assert (ended.code, ended.stdout) == (128 + signal.SIGTERM, "")
     wait_until(lambda: not any(map(is_alive, children)), "the services are gone", 5)
-
-
-def test_a_terminal_shows_the_steps_and_the_report(tmp_path: Path) -> None:
-    terminal, line = pty.openpty()
-    variables = environment({"TERM": "xterm", "PYTHONPATH": str(ROOT)})
-    process = subprocess.Popen(
-        [*TDA, *map(str, (*FLOW, *GIVEN))],
-        cwd=tmp_path,
-        env=variables,
-        stdout=subprocess.PIPE,
-        stderr=line,
-        text=True,
-    )
-    os.close(line)
-    shown = b""
-    ends = time.monotonic() + 60
-    while time.monotonic() < ends:
-        try:
-            shown += os.read(terminal, 65536)
-        except OSError:  # the other end is closed
-            break
-    os.close(terminal)
-    assert process.communicate()[0] == ENDED
-    text = shown.decode("utf-8", "replace")
-    for words in ("candles:4h", "SUCCEEDED", "Sandbox report", "This text was written by the sandbox"):
-        assert words in text
