@@ -55,7 +55,7 @@ def test_symbol_interval_theme_and_studies_all_change_the_picture() -> None:
 
 
 @pytest.mark.parametrize("name", drawable_studies())
-@pytest.mark.parametrize(("width", "height", "theme"), [(320, 320, "dark"), (800, 600, "light")])
+@pytest.mark.parametrize(("width", "height", "theme"), [(320, 320, "dark"), (480, 360, "light")])
 def test_every_study_is_drawn_at_any_size_in_both_themes(name: str, width: int, height: int, theme: str) -> None:
     body = {**BODY, "width": width, "height": height, "theme": theme}
     drawn = draw_chart({**body, "studies": [{"name": name}]})
