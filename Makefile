@@ -11,9 +11,10 @@ WORLDS := --ignore tests/core --ignore tests/property --ignore tests/conformance
 COVERING := $(patsubst %,tests/property/test_%.py,claims encoding manifest naming program_ends selection usage)
 LOCK := --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --quiet --upgrade
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-# Bytecode is made by all cores instead of by one.
+# Bytecode is made by all cores instead of by one, and not of what is never imported, or hardly ever.
 INSTALL := $(PIP) install --no-compile
-COMPILE := $(BIN)/python -W ignore -m compileall -q -j 0 $(VENV)/lib
+SELDOM := /(tests|mypy|mypyc|setuptools|pygments/lexers)/
+COMPILE := $(BIN)/python -W ignore -m compileall -q -j 0 -x '$(SELDOM)' $(VENV)/lib
 
 # Tests are run by many processes: none of them compiles what another one has.
 unexport PYTHONDONTWRITEBYTECODE
