@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from core.flow.status import RUN_STATUSES, StepStatus
@@ -23,6 +24,12 @@ STATUSES: tuple[StepStatus, ...] = (
     "SKIPPED",
     "CANCELLED",
 )
+
+
+def many(examples: int) -> settings:
+    """Return settings with so many examples, or with a few times the profile's where only lines are wanted."""
+    return settings(max_examples=min(examples, 5 * settings().max_examples))
+
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.floats(allow_nan=False) | st.text(max_size=8),

@@ -6,7 +6,7 @@ import json
 from datetime import datetime, timedelta
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core.charts import program
@@ -65,6 +65,7 @@ from tests.builders import (
     some_inputs,
     templates,
 )
+from tests.strategies import many
 
 MOST_STEPS = 2_000
 STATUSES = [400, 401, 403, 404, 429, 500, 503, 504, 302]
@@ -250,7 +251,7 @@ class Watch:
         self.reserved[key] -= 1
 
 
-@settings(max_examples=300)
+@many(300)
 @given(data=st.data(), mode=st.sampled_from(["real", "mock", "record"]), parallel=st.integers(1, 4))
 def test_a_run_ends_for_every_sequence_of_outcomes(data: st.DataObject, mode: str, parallel: int) -> None:
     accounts: list[Account] = [an_account("acc1"), an_account("acc2")]
@@ -284,7 +285,7 @@ def test_a_run_ends_for_every_sequence_of_outcomes(data: st.DataObject, mode: st
         assert result.manifest_uri is not None
 
 
-@settings(max_examples=200)
+@many(200)
 @given(data=st.data(), error_type=st.sampled_from(["ZeroDivisionError", "KeyboardInterrupt"]))
 def test_a_program_that_breaks_anywhere_after_its_claim_still_finalizes_the_step(
     data: st.DataObject, error_type: str

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core.charts.usage import (
@@ -28,7 +28,7 @@ from effects import (
 )
 from effects.moments import rfc3339, utc_day
 from tests.builders import NOW
-from tests.strategies import around_midnight, json_values, policies
+from tests.strategies import around_midnight, json_values, many, policies
 
 COLLECTION = "chart_img_accounts_usage"
 TODAY = utc_day(NOW)
@@ -310,7 +310,7 @@ def test_the_last_reservations_are_remembered_and_no_more() -> None:
 unique_accounts = st.lists(policies, min_size=1, max_size=3, unique_by=lambda one: one.id).map(tuple)
 
 
-@settings(max_examples=200)
+@many(200)
 @given(
     accounts=unique_accounts,
     batches=st.lists(st.tuples(around_midnight, st.integers(1, 6), st.booleans()), max_size=12),
