@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from heapq import heappop, heappush
+from math import inf
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Generic, Literal, TypeVar
@@ -19,6 +20,9 @@ from interpreters.ports import Clock, Pool, Watcher
 StateT = TypeVar("StateT")
 InputsT = TypeVar("InputsT")
 Perform = Callable[[Effect], Outcome]
+
+_LONGEST_WAIT_SECONDS = 1.0
+"""A person's interrupt that comes just before a wait does not wake it: it is noticed between two."""
 
 
 class ThreadPool:
@@ -44,13 +48,18 @@ class ThreadPool:
 
     def next(self, until: datetime | None) -> tuple[Effect, Outcome] | None:
         """Return the next outcome, or None when the moment has come first."""
-        timeout = None if until is None else max(0.0, (until - self._clock.now()).total_seconds())
-        try:
-            done = self._done.get(timeout=timeout)
-        except Empty:
-            return None
-        self._busy -= 1
-        return done
+        left = inf if until is None else max(0.0, (until - self._clock.now()).total_seconds())
+        while True:
+            some = min(left, _LONGEST_WAIT_SECONDS)
+            try:
+                done = self._done.get(timeout=some)
+            except Empty:
+                left -= some
+                if left <= 0:
+                    return None
+            else:
+                self._busy -= 1
+                return done
 
     def close(self) -> None:
         """Let the threads end once they have nothing to do."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from dataclasses import dataclass, replace
@@ -144,6 +145,23 @@ def test_a_program_that_breaks_is_aborted_and_what_it_still_wants_is_done() -> N
 def test_a_person_s_interrupt_aborts_the_program_too() -> None:
     program = Script((work("interrupt"), soon(30)), {}, breaks_on="interrupt", last=(work("finalize"),))
     assert run(program) == ["KeyboardInterrupt", "finalize"]
+
+
+def test_an_interrupt_that_does_not_wake_the_wait_ends_it_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal that comes just before a wait does not wake it; nor does one that another thread is given."""
+
+    def interrupt(number: int, _: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("interpreters.runtime._LONGEST_WAIT_SECONDS", 0.1)
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        pool = ThreadPool(perform, CLOCK, 1)
+        threading.Timer(0.2, lambda: signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)).start()
+        with pytest.raises(KeyboardInterrupt):
+            pool.next(None)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 def test_a_watcher_that_breaks_is_told_no_more_and_the_work_goes_on() -> None:
