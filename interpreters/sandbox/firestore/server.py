@@ -126,11 +126,21 @@ class FirestoreServer:
     def _handler(self, method: str, call: Call) -> Any:
         kind = grpc.unary_stream_rpc_method_handler if method in _STREAMS else grpc.unary_unary_rpc_method_handler
         answer = self._stream_answer if method in _STREAMS else self._answer
+        parser = request_parser(f"{method}Request")
 
         def handle(request: Message, context: Any) -> Any:
             return answer(method, call, request, context)
 
-        return kind(handle, request_parser(f"{method}Request"), serialize)
+        def parse(data: bytes) -> Message:
+            self.tally.received(method, len(data))
+            return parser(data)
+
+        def counted(message: Message) -> bytes:
+            data = serialize(message)
+            self.tally.sent(method, len(data))
+            return data
+
+        return kind(handle, parse, counted)
 
     def _stream_answer(self, method: str, call: Call, request: Message, context: Any) -> Iterator[Message]:
         yield from self._answer(method, lambda one: list(call(one)), request, context)
