@@ -65,13 +65,29 @@ def measure(quick: bool) -> list[Table]:  # noqa: FBT001 - every benchmark's sig
                 ratio = took.median / least
                 best = took.least / least
                 rows.append(
-                    (concurrency, str(size), f"{least * 1e3:.0f}", took.text(scale=1e3), f"{ratio:.3f}", f"{best:.3f}", held(ratio, REACH))
+                    (
+                        concurrency,
+                        str(size),
+                        f"{least * 1e3:.0f}",
+                        took.text(scale=1e3),
+                        f"{ratio:.3f}",
+                        f"{best:.3f}",
+                        held(ratio, REACH),
+                    )
                 )
     return [
         Table(
             title="One step in the cloud: wall time over its round trips",
             reach=f"at most {REACH} for every number of charts, with preconditions",
-            columns=("commits by", "charts", "limit, ms", "took, ms", "ratio of the median", "of the fastest", "reached"),
+            columns=(
+                "commits by",
+                "charts",
+                "limit, ms",
+                "took, ms",
+                "ratio of the median",
+                "of the fastest",
+                "reached",
+            ),
             rows=rows,
         )
     ]

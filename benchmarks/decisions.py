@@ -81,7 +81,14 @@ def measure(quick: bool) -> list[Table]:  # noqa: FBT001 - every benchmark's sig
         Table(
             title="Decisions: one pass of the orchestrator, one plan",
             reach=f"linear; under {REACH:.0f} µs a step",
-            columns=("what", "steps", "µs of a core", "by the number of steps", f"each beyond {sizes[0]}", "reached"),
+            columns=(
+                "what",
+                "steps",
+                "µs of a core",
+                "by the number of steps",
+                f"each beyond {sizes[0]}",
+                "reached",
+            ),
             rows=rows,
         )
     ]

@@ -90,13 +90,27 @@ def measure(quick: bool) -> list[Table]:  # noqa: FBT001 - every benchmark's sig
         took, beside = spread(ours[size][1:]), spread(bare[size][1:])
         ratio = took.median / beside.median
         rows.append(
-            (str(size), beside.text(scale=1e3), took.text(scale=1e3), f"{ratio:.3f}", f"{took.least / beside.least:.3f}", held(ratio, REACH))
+            (
+                str(size),
+                beside.text(scale=1e3),
+                took.text(scale=1e3),
+                f"{ratio:.3f}",
+                f"{took.least / beside.least:.3f}",
+                held(ratio, REACH),
+            )
         )
     return [
         Table(
             title="One step on the embedded store, beside a bare thread pool",
             reach=f"at most {REACH:.2f} times the bare pool",
-            columns=("charts", "bare pool, ms", "the worker, ms", "ratio of the medians", "of the fastest", "reached"),
+            columns=(
+                "charts",
+                "bare pool, ms",
+                "the worker, ms",
+                "ratio of the medians",
+                "of the fastest",
+                "reached",
+            ),
             rows=rows,
         )
     ]

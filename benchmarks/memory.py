@@ -15,7 +15,16 @@ from pathlib import Path
 
 from benchmarks.measuring import MIB, memory_bytes
 from benchmarks.servers import Addresses, Delays, serving
-from benchmarks.steps import a_flow_run, a_log, cloud, configuration, embedded_export, run, state_directory, templates
+from benchmarks.steps import (
+    a_flow_run,
+    a_log,
+    cloud,
+    configuration,
+    embedded_export,
+    run,
+    state_directory,
+    templates,
+)
 from benchmarks.tables import Table, show
 
 CHARTS, PARALLEL = 50, 8
@@ -46,7 +55,10 @@ def step_in_this_process(store: str, charts: int, at: Addresses, folder: Path) -
 
 def peak(store: str, charts: int, picture_bytes: int) -> tuple[int, int]:
     """Run a step in a fresh process; return its memory before, and its peak."""
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder, serving(Delays(picture_bytes=picture_bytes)) as servers:
+    with (
+        tempfile.TemporaryDirectory(dir=Path.cwd()) as folder,
+        serving(Delays(picture_bytes=picture_bytes)) as servers,
+    ):
         words = [_CHILD, store, str(charts), json.dumps(asdict(servers.at)), folder]
         command = [sys.executable, "-m", "benchmarks.memory", *words]
         said = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout  # noqa: S603 - ourselves
@@ -63,14 +75,30 @@ def measure(quick: bool) -> list[Table]:  # noqa: FBT001 - every benchmark's sig
         held = (large - small) / (LARGE - SMALL) / PARALLEL / MIB
         constant = large / MIB - PARALLEL * LARGE
         rows.append(
-            (store, f"{before / MIB:.0f}", f"{small / MIB:.0f}", f"{large / MIB:.0f}", f"{PARALLEL * LARGE}", f"{constant:.0f}", f"{held:.2f}", "yes" if round(held, 1) <= 1 else "no")
+            (
+                store,
+                f"{before / MIB:.0f}",
+                f"{small / MIB:.0f}",
+                f"{large / MIB:.0f}",
+                f"{PARALLEL * LARGE}",
+                f"{constant:.0f}",
+                f"{held:.2f}",
+                "yes" if round(held, 1) <= 1 else "no",
+            )
         )
     return [
         Table(
             title=f"Peak memory of one step of {charts} charts, {PARALLEL} calls side by side",
             reach="no more than parallel calls x image size + a constant",
             columns=(
-                "store", "before, MiB", f"peak at {SMALL} MiB a chart", f"at {LARGE} MiB", "calls x size", "constant", "images held a call", "reached",
+                "store",
+                "before, MiB",
+                f"peak at {SMALL} MiB a chart",
+                f"at {LARGE} MiB",
+                "calls x size",
+                "constant",
+                "images held a call",
+                "reached",
             ),  # fmt: skip
             rows=rows,
         )

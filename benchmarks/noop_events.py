@@ -67,7 +67,9 @@ def seconds_an_event(worker: EventService, body: bytes, rounds: int, events: int
 
 
 @contextlib.contextmanager
-def served(variables: Mapping[str, str], target: str = "worker_chart_export") -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+def served(
+    variables: Mapping[str, str], target: str = "worker_chart_export"
+) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """Start the service as Cloud Run does; yield its process, and its address as soon as it may answer."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -130,18 +132,39 @@ def measure(quick: bool) -> list[Table]:  # noqa: FBT001 - every benchmark's sig
             rate = 1 / took.median
             reads = f"{firestore.calls.total()}"
             rows.append(
-                (f"{kind.name}, in process", took.text(1, 1e6), f"{rate:,.0f}", f"{1 / took.least:,.0f}", reads, "yes" if rate >= REACH else "no")
+                (
+                    f"{kind.name}, in process",
+                    took.text(1, 1e6),
+                    f"{rate:,.0f}",
+                    f"{1 / took.least:,.0f}",
+                    reads,
+                    "yes" if rate >= REACH else "no",
+                )
             )
         if not quick:
             core, waited = _through_framework(firestore.address, body, events)
             rows.append(
-                ("worker-chart-export, functions-framework", f"{core * 1e6:,.0f}", f"{1 / core:,.0f}", f"{1 / waited:,.0f} answered", f"{firestore.calls.total()}", "-")
+                (
+                    "worker-chart-export, functions-framework",
+                    f"{core * 1e6:,.0f}",
+                    f"{1 / core:,.0f}",
+                    f"{1 / waited:,.0f} answered",
+                    f"{firestore.calls.total()}",
+                    "-",
+                )
             )
     return [
         Table(
             title=f"An event that asks for nothing ({STEPS} steps, {len(body) / 1024:.0f} KiB)",
             reach=f"{REACH:,} a second of a core in process, no read",
-            columns=("who", "µs of a core an event", "events a second of a core", "at best", "Firestore calls", "reached"),
+            columns=(
+                "who",
+                "µs of a core an event",
+                "events a second of a core",
+                "at best",
+                "Firestore calls",
+                "reached",
+            ),
             rows=rows,
         )
     ]

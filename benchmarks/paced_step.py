@@ -24,14 +24,18 @@ def measure(quick: bool) -> list[Table]:  # noqa: FBT001 - every benchmark's sig
         for size, took in step_times(servers.at, "precondition", chosen, sizes, rounds).items():
             least = limit("precondition") + (size - 1) / RATE
             ratio = took.median / least
-            rows.append((str(size), f"{least * 1e3:,.0f}", took.text(scale=1e3), f"{ratio:.3f}", held(ratio, REACH)))
+            rows.append(
+                (str(size), f"{least * 1e3:,.0f}", took.text(scale=1e3), f"{ratio:.3f}", held(ratio, REACH))
+            )
     return [
         Table(
             title=f"One step in the cloud, one account of {RATE} calls a second",
             reach=f"at most {REACH} times what the rate allows",
             columns=("charts", "limit, ms", "took, ms", "ratio of the median", "reached"),
             rows=rows,
-            notes=("Slots are a tenth further apart than the rate asks for, so that no jitter makes two of them meet.",),
+            notes=(
+                "Slots are a tenth further apart than the rate asks for, so that no jitter makes two of them meet.",
+            ),
         )
     ]
 

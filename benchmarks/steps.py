@@ -70,7 +70,9 @@ def a_flow_run(number: int, charts: int) -> dict[str, Any]:
     }
 
 
-def configuration(chart_url: str, accounts: int = FAST_ACCOUNTS, rate: float = FAST_RATE, parallel: int = PARALLEL) -> ChartConfiguration:
+def configuration(
+    chart_url: str, accounts: int = FAST_ACCOUNTS, rate: float = FAST_RATE, parallel: int = PARALLEL
+) -> ChartConfiguration:
     """Return the configuration of a worker that may make so many calls a second with each account."""
     rows = [
         {"id": f"acc{one}", "apiKey": f"benchmark-key-{one}", "dailyLimit": DAILY_LIMIT, "requestsPerSecond": rate}

@@ -28,7 +28,9 @@ def commits_a_second(folder: Path, commits: int) -> float:
     connection = sqlite3.connect(folder / "bare.sqlite3", isolation_level=None)
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
-    connection.execute("CREATE TABLE IF NOT EXISTS documents (path TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID")
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS documents (path TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID"
+    )
     body = json.dumps(a_flow_run(0, 1))
     started = time.perf_counter()
     for number in range(commits):
@@ -56,7 +58,17 @@ def _many(folder: Path, chart_url: str, processes: int, steps: int, side_by_side
     """Return steps a second of so many processes on one state directory."""
     each = steps // processes
     commands = [
-        [sys.executable, "-m", "benchmarks.throughput", _CHILD, str(folder), chart_url, str(number * 1_000), str(each), str(side_by_side)]
+        [
+            sys.executable,
+            "-m",
+            "benchmarks.throughput",
+            _CHILD,
+            str(folder),
+            chart_url,
+            str(number * 1_000),
+            str(each),
+            str(side_by_side),
+        ]
         for number in range(processes)
     ]
     running = [subprocess.Popen(one, stdout=subprocess.PIPE, text=True) for one in commands]  # noqa: S603 - ourselves
@@ -67,7 +79,11 @@ def _many(folder: Path, chart_url: str, processes: int, steps: int, side_by_side
 def measure(quick: bool) -> list[Table]:  # noqa: FBT001 - every benchmark's signature
     """Measure one process, one step at a time and some, and four processes."""
     rounds, steps, commits = (1, 2, 2) if quick else (ROUNDS, STEPS, COMMITS)
-    ways = {"one process, one step at a time": (1, 1), f"one process, {SIDE_BY_SIDE} steps side by side": (1, SIDE_BY_SIDE), "four processes, 2 steps each": (4, 2)}
+    ways = {
+        "one process, one step at a time": (1, 1),
+        f"one process, {SIDE_BY_SIDE} steps side by side": (1, SIDE_BY_SIDE),
+        "four processes, 2 steps each": (4, 2),
+    }
     taken: dict[str, list[float]] = {name: [] for name in ways}
     bare: list[float] = []
     with serving(Delays()) as servers:
@@ -89,7 +105,9 @@ def measure(quick: bool) -> list[Table]:  # noqa: FBT001 - every benchmark's sig
             reach=f"{REACH} a second in one process",
             columns=("what", "a second", "at best", "over bare commits", "reached"),
             rows=rows,
-            notes=("A step is three commits and two files, each file written, synced and renamed or linked, and its folder synced.",),
+            notes=(
+                "A step is three commits and two files, each file written, synced and renamed or linked, and its folder synced.",
+            ),
         )
     ]
 
