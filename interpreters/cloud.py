@@ -20,8 +20,7 @@ from core.cloud import CloudSettings
 from core.flow.flow_run import flow_run_path
 from core.flow.settings import FlowSettings
 from core.journal.settings import NO_JOURNAL, JournalSettings
-from core.reports.registry import PROMPTS_COLLECTION, SCHEMAS_COLLECTION
-from core.reports.settings import ReportConfiguration
+from core.reports.settings import PROMPTS_COLLECTION, SCHEMAS_COLLECTION, ReportConfiguration
 from effects import Document
 from interpreters import shipped
 from interpreters.chart_export import ChartExport, chart_export_on, place
