@@ -147,14 +147,16 @@ class FirestoreServer:
 
     def _answer(self, method: str, call: Call, request: Message, context: Any) -> Any:
         self.tally.called(method)
-        time.sleep(self.latency_seconds)
+        answers_at = time.monotonic() + self.latency_seconds
         fault = self.faults.take(method, request)
         try:
             self._suffer_before(fault, request)
             answer = call(request)
             _suffer(fault, "after")
         except FirestoreError as error:
+            _sleep_until(answers_at)
             context.abort(error.code, error.message)
+        _sleep_until(answers_at)
         return answer
 
     def _suffer_before(self, fault: Fault | None, request: Message) -> None:
@@ -178,6 +180,10 @@ class _Unimplemented(grpc.GenericRpcHandler):  # type: ignore[misc]
             yield from ()
 
         return grpc.stream_stream_rpc_method_handler(refuse)
+
+
+def _sleep_until(moment: float) -> None:
+    time.sleep(max(0.0, moment - time.monotonic()))
 
 
 def _suffer(fault: Fault | None, when: str) -> None:
