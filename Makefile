@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 INSTALL := $(PIP) install --no-compile
 COMPILE := $(BIN)/python -W ignore -m compileall -q -j 0 $(VENV)/lib
 
-.PHONY: help demo test lint types rules worlds golden journals draw lock clean
+.PHONY: help demo test bench lint types rules worlds golden journals draw lock clean
 
 help: ## Show what there is to make.
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -28,6 +28,9 @@ demo: $(VENV)/runtime ## Draw five charts on this machine, with nothing to confi
 test: $(VENV)/development ## Lint, types and all tests.
 	@$(MAKE) --no-print-directory lint rules
 	@$(MAKE) --no-print-directory --jobs 2 types worlds
+
+bench: $(VENV)/development ## Measure speed and cost, a table a question; also into benchmarks/RESULTS.md.
+	@$(BIN)/python -m benchmarks --into benchmarks/RESULTS.md
 
 lint: $(VENV)/development
 	$(BIN)/ruff check .

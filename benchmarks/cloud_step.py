@@ -26,7 +26,7 @@ ROUND_TRIPS: dict[Concurrency, int] = {"precondition": 2, "transaction": 3}
 """Of a commit: read and commit; begin, read and commit."""
 CHARTS = (1, 5, 10, 20)
 REACH = 1.15
-ROUNDS = 7
+ROUNDS = 5
 _FIRST = count()
 
 
@@ -54,7 +54,7 @@ def step_times(
     return {size: spread(times[1:]) for size, times in taken.items()}
 
 
-def measure(quick: bool) -> list[Table]:  # noqa: FBT001 - every benchmark's signature
+def measure(quick: bool) -> list[Table]:
     """Measure both ways of committing."""
     rows = []
     with serving(DELAYS) as servers:

@@ -14,14 +14,14 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from benchmarks.measuring import MIB, memory_bytes, process_cpu_seconds, spread
 from benchmarks.tables import Table, show
 
 TARGETS = ("worker_chart_export", "worker_llm_client", "advance_flow")
 REACH_SECONDS, REACH_MIB = 0.5, 90
-ROUNDS = 7
+ROUNDS = 5
 SHOWN_PACKAGES = 12
 _IMPORTS = "--imports"
 
@@ -49,7 +49,7 @@ def _bare_start(rounds: int) -> float:
         subprocess.run(
             [sys.executable, "-c", "import functions_framework._cli, gunicorn.app.base, gunicorn.workers.gthread"],
             check=True,
-        )  # noqa: S603
+        )
         times.append(time.perf_counter() - started)
     return spread(times).median
 
@@ -59,7 +59,7 @@ def import_stages() -> None:
     stages: dict[str, tuple[float, list[str]]] = {}
 
     @contextlib.contextmanager
-    def stage(name: str):  # type: ignore[no-untyped-def]  # noqa: ANN202
+    def stage(name: str) -> Iterator[None]:
         before, started = set(sys.modules), time.process_time()
         yield
         stages[name] = time.process_time() - started, sorted(set(sys.modules) - before)
@@ -80,8 +80,8 @@ def import_stages() -> None:
         with stage("first use of Firestore"):
             from google.cloud import firestore  # noqa: F401, PLC0415
         with stage("first use of Cloud Storage"):
-            from google.cloud import storage  # type: ignore[attr-defined]  # noqa: F401, PLC0415
-    print(json.dumps(stages))  # noqa: T201
+            from google.cloud import storage  # noqa: F401, PLC0415
+    print(json.dumps(stages))
 
 
 def _imports(variables: Mapping[str, str], body: bytes) -> Table:
@@ -90,7 +90,7 @@ def _imports(variables: Mapping[str, str], body: bytes) -> Table:
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     environment = {**kept, **variables, "FUNCTION_TARGET": TARGETS[0], "EVENT": json.dumps(ATTRIBUTES)}
     command = [sys.executable, "-m", "benchmarks.cold_start", _IMPORTS]
-    said = subprocess.run(command, input=body, env=environment, stdout=subprocess.PIPE, check=True).stdout  # noqa: S603
+    said = subprocess.run(command, input=body, env=environment, stdout=subprocess.PIPE, check=True).stdout
     rows = []
     for name, (seconds, modules) in json.loads(said).items():
         packages = Counter(".".join(one.split(".")[: 3 if one.startswith("google.") else 1]) for one in modules)
@@ -104,7 +104,7 @@ def _imports(variables: Mapping[str, str], body: bytes) -> Table:
     )
 
 
-def measure(quick: bool) -> list[Table]:  # noqa: FBT001 - every benchmark's signature
+def measure(quick: bool) -> list[Table]:
     """Start processes, and look into one."""
     from benchmarks.events import payload  # noqa: PLC0415
     from benchmarks.noop_events import environment  # noqa: PLC0415

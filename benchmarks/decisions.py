@@ -56,7 +56,7 @@ def _plan(size: int, charts: int) -> Callable[[], object]:
     return lambda: plan(document, known, {}, NOW, configuration=chosen)
 
 
-def measure(quick: bool) -> list[Table]:  # noqa: FBT001 - every benchmark's signature
+def measure(quick: bool) -> list[Table]:
     """Measure every decision for every size."""
     sizes, rounds, steps = (SIZES[:1], 1, 10) if quick else (SIZES, ROUNDS, STEPS_A_ROUND)
     decisions: dict[str, Callable[[int], Callable[[], object]]] = {

@@ -25,7 +25,7 @@ from interpreters.chart_api.http import PATH
 CHART = 0.3
 CHARTS = (5, 20)
 REACH = 1.10
-ROUNDS = 9
+ROUNDS = 7
 
 
 class BarePool:
@@ -61,7 +61,7 @@ def _write(file: Path, data: bytes) -> None:
     os.close(folder)
 
 
-def measure(quick: bool) -> list[Table]:  # noqa: FBT001 - every benchmark's signature
+def measure(quick: bool) -> list[Table]:
     """Let the worker and the pool take turns."""
     sizes, rounds = ((1,), 1) if quick else (CHARTS, ROUNDS)
     ours: dict[int, list[float]] = {size: [] for size in sizes}

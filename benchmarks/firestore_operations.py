@@ -35,7 +35,7 @@ def count_step(concurrency: Concurrency, charts: int) -> Mapping[str, int]:
         return min(counts[1:], key=lambda one: one["round trips"])
 
 
-def measure(quick: bool) -> list[Table]:  # noqa: FBT001 - every benchmark's signature
+def measure(quick: bool) -> list[Table]:
     """Count for each way of committing."""
     rows = []
     for concurrency in MODES[:1] if quick else MODES:

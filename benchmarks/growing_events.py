@@ -26,7 +26,7 @@ def _decoding(body: bytes, rounds: int, events: int) -> Spread:
     return spread([cpu_seconds(read_all) / events for _ in range(rounds)])
 
 
-def measure(quick: bool) -> list[Table]:  # noqa: FBT001 - every benchmark's signature
+def measure(quick: bool) -> list[Table]:
     """Measure in process."""
     sizes, rounds = (SIZES[:1], 1) if quick else (SIZES, ROUNDS)
     rows, first = [], 0.0

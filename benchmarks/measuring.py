@@ -33,7 +33,8 @@ class Spread:
 
 def spread(values: Sequence[float]) -> Spread:
     """Return the spread of the values, of which there is at least one."""
-    low, median, high = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
+    quarters = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else [*values] * 3
+    low, median, high = quarters
     return Spread(min(values), low, median, high)
 
 

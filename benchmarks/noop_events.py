@@ -75,9 +75,9 @@ def served(
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     script = Path(sys.executable).parent / "functions-framework"
-    command = [script, "--source", "service.py", "--target", target, "--signature-type", "cloudevent"]
+    command = [str(script), "--source", "service.py", "--target", target, "--signature-type", "cloudevent"]
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    with subprocess.Popen(  # noqa: S603 - a script of ours
+    with subprocess.Popen(
         [*command, "--host", "127.0.0.1", "--port", str(port)],
         cwd=ROOT,
         env={**kept, **variables, "WORKERS": "1", "THREADS": "8"},
@@ -121,7 +121,7 @@ def _through_framework(firestore: str, body: bytes, events: int) -> tuple[float,
         return (sum(map(process_cpu_seconds, family(process.pid))) - before) / events, waited / events
 
 
-def measure(quick: bool) -> list[Table]:  # noqa: FBT001 - every benchmark's signature
+def measure(quick: bool) -> list[Table]:
     """Measure in process, then through functions-framework."""
     rounds, events = (1, 5) if quick else (ROUNDS, EVENTS)
     body, rows = payload(STEPS), []

@@ -15,7 +15,7 @@ CHARTS = (1, 5, 10, 20)
 ROUNDS = 3
 
 
-def measure(quick: bool) -> list[Table]:  # noqa: FBT001 - every benchmark's signature
+def measure(quick: bool) -> list[Table]:
     """Measure with preconditions."""
     sizes, rounds = ((1,), 1) if quick else (CHARTS, ROUNDS)
     rows = []

@@ -94,7 +94,7 @@ class Servers:
 def serving(delays: Delays) -> Iterator[Servers]:
     """Serve until the end of the block."""
     command = [sys.executable, "-m", "benchmarks.servers", json.dumps(asdict(delays))]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield Servers(process)
         finally:
@@ -108,7 +108,7 @@ def main() -> None:
     storage = StorageServer(buckets=(BUCKET,), latency_seconds=delays.storage)
     with firestore, storage, ChartServer(delays.chart, delays.picture_bytes) as chart:
         at = Addresses(chart=chart.address, storage=storage.address, firestore=firestore.address)
-        print(json.dumps(asdict(at)), flush=True)  # noqa: T201 - for whoever started this
+        print(json.dumps(asdict(at)), flush=True)
         for _ in sys.stdin:
             tally = firestore.tally
             counted = {
@@ -119,7 +119,7 @@ def main() -> None:
                 "bytes": tally.bytes_received.total() + tally.bytes_sent.total(),
             }
             tally.clear()
-            print(json.dumps(counted), flush=True)  # noqa: T201
+            print(json.dumps(counted), flush=True)
 
 
 if __name__ == "__main__":

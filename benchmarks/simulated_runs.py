@@ -12,7 +12,7 @@ from interpreters.simulation.runs import by_seeds
 ROUNDS, RUNS = 5, 100
 
 
-def measure(quick: bool) -> list[Table]:  # noqa: FBT001 - every benchmark's signature
+def measure(quick: bool) -> list[Table]:
     """Run seeds, the same number in each round."""
     rounds, runs = (1, 2) if quick else (ROUNDS, RUNS)
     rates, effects, starts = [], 0, count(0, runs)

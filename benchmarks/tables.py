@@ -44,4 +44,4 @@ def held(value: float, limit: float, digits: int = 2) -> str:
 def show(measure: Callable[[bool], Sequence[Table]]) -> None:
     """Measure, and print the tables."""
     for table in measure(QUICK in sys.argv[1:]):
-        print(table.markdown(), flush=True)  # noqa: T201 - what a benchmark is for
+        print(table.markdown(), flush=True)

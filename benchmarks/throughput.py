@@ -19,7 +19,7 @@ from benchmarks.tables import Table, show
 
 REACH = 150
 SIDE_BY_SIDE = 8
-ROUNDS, STEPS, COMMITS = 3, 240, 300
+ROUNDS, STEPS, COMMITS = 3, 160, 200
 _CHILD = "--child"
 
 
@@ -71,12 +71,12 @@ def _many(folder: Path, chart_url: str, processes: int, steps: int, side_by_side
         ]
         for number in range(processes)
     ]
-    running = [subprocess.Popen(one, stdout=subprocess.PIPE, text=True) for one in commands]  # noqa: S603 - ourselves
+    running = [subprocess.Popen(one, stdout=subprocess.PIPE, text=True) for one in commands]
     took = [float(one.communicate()[0]) for one in running]
     return each * processes / max(took)
 
 
-def measure(quick: bool) -> list[Table]:  # noqa: FBT001 - every benchmark's signature
+def measure(quick: bool) -> list[Table]:
     """Measure one process, one step at a time and some, and four processes."""
     rounds, steps, commits = (1, 2, 2) if quick else (ROUNDS, STEPS, COMMITS)
     ways = {
@@ -115,6 +115,6 @@ def measure(quick: bool) -> list[Table]:  # noqa: FBT001 - every benchmark's sig
 if __name__ == "__main__":
     if _CHILD in sys.argv:
         folder, url, first, steps, side_by_side = sys.argv[2:]
-        print(run_steps(Path(folder), url, int(first), int(steps), int(side_by_side)))  # noqa: T201
+        print(run_steps(Path(folder), url, int(first), int(steps), int(side_by_side)))
     else:
         show(measure)

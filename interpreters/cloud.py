@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from google.api_core.exceptions import GoogleAPIError
 import requests
+from google.api_core.exceptions import GoogleAPIError
 from google.auth.exceptions import GoogleAuthError
 from requests.adapters import HTTPAdapter
 

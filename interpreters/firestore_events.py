@@ -101,7 +101,8 @@ def _pool() -> Any:
     from google.protobuf.descriptor_pb2 import FileDescriptorProto  # noqa: PLC0415
     from google.protobuf.descriptor_pool import DescriptorPool  # noqa: PLC0415
 
-    file, made = FileDescriptorProto(name="tda/events.proto", package=_PACKAGE, syntax="proto3"), {}
+    file = FileDescriptorProto(name="tda/events.proto", package=_PACKAGE, syntax="proto3")
+    made: dict[str, Any] = {}
     for name, fields in _MESSAGES.items():
         above, _, own = name.rpartition(".")
         made[name] = message = (made[above].nested_type if above else file.message_type).add(name=own or name)

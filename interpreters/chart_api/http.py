@@ -122,10 +122,12 @@ def _read(response: requests.Response, most: int) -> tuple[bytes, bool]:
 
     Where its length is announced it is read in one piece, so that it is never held twice.
     """
+    if response.raw.length_remaining is not None and response.raw.length_remaining <= most:
+        whole: bytes = response.raw.read(decode_content=False)
+        return whole, False
     parts: list[bytes] = []
     size = 0
-    announced = min(response.raw.length_remaining or 0, most + 1)
-    for part in response.raw.stream(max(announced, _CHUNK_BYTES), decode_content=False):
+    for part in response.raw.stream(_CHUNK_BYTES, decode_content=False):
         parts.append(part[: most - size])
         size += len(part)
         if size > most:
