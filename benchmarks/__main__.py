@@ -37,7 +37,10 @@ def main() -> None:
     before, started, said = os.getloadavg()[0], time.monotonic(), []
     for name in QUESTIONS:
         command = ["python", "-m", f"benchmarks.{name}", *[QUICK] * options.quick]
-        run = subprocess.run([sys.executable, *command[1:]], stdout=subprocess.PIPE, text=True, check=True)
+        run = subprocess.run([sys.executable, *command[1:]], stdout=subprocess.PIPE, text=True, check=False)
+        if run.returncode:
+            said.append(f"`{' '.join(command)}` failed; its error is on the terminal.\n")
+            continue
         said.append(f"{run.stdout.rstrip()}\n\n`{' '.join(command)}`\n")
         print(f"{said[-1]}\n", flush=True)
     head = HEAD.format(

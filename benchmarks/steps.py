@@ -96,11 +96,12 @@ def cloud(addresses: Addresses, concurrency: Concurrency) -> Cloud:
 
 
 def state_directory(folder: Path, charts: int) -> tuple[StateDirectory, Path]:
-    """Return a state directory, and a folder with so many templates."""
+    """Return a state directory, and a folder with so many templates, which whoever comes first writes."""
     where = folder / "templates"
-    where.mkdir(parents=True, exist_ok=True)
-    for name, template in templates(charts).items():
-        (where / f"{name}.json").write_text(json.dumps(template), "utf-8")
+    if not where.exists():
+        where.mkdir(parents=True)
+        for name, template in templates(charts).items():
+            (where / f"{name}.json").write_text(json.dumps(template), "utf-8")
     return StateDirectory(folder / "state", SystemClock()), where
 
 

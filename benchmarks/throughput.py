@@ -57,6 +57,7 @@ def run_steps(folder: Path, chart_url: str, first: int, steps: int, side_by_side
 def _many(folder: Path, chart_url: str, processes: int, steps: int, side_by_side: int) -> float:
     """Return steps a second of so many processes on one state directory."""
     each = steps // processes
+    state_directory(folder, 1)[0].close()
     commands = [
         [
             sys.executable,
