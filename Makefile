@@ -19,7 +19,7 @@ COMPILE := $(BIN)/python -W ignore -m compileall -q -j 0 -x '$(SELDOM)' $(VENV)/
 # Tests are run by many processes: none of them compiles what another one has.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test lint types rules worlds golden journals draw lock clean
+.PHONY: help demo test bench lint types rules worlds golden journals draw lock clean
 
 help: ## Show what there is to make.
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -34,6 +34,9 @@ demo: $(VENV)/runtime ## Draw five charts on this machine, with nothing to confi
 test: $(VENV)/development ## Lint, types and all tests.
 	@$(MAKE) --no-print-directory lint rules
 	@$(MAKE) --no-print-directory --jobs 2 types worlds
+
+bench: $(VENV)/development ## Measure speed and cost, a table a question; also into benchmarks/RESULTS.md.
+	@$(BIN)/python -m benchmarks --into benchmarks/RESULTS.md
 
 lint: $(VENV)/development
 	$(BIN)/ruff check .

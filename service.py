@@ -16,7 +16,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import flask
 import functions_framework
@@ -25,18 +25,16 @@ from returns.result import Failure, Result
 from core.charts.settings import CLOUD_DEFAULTS as CHART_DEFAULTS
 from core.charts.settings import VARIABLES as CHART_VARIABLES
 from core.charts.settings import parse_configuration
-from core.charts.state import StepResult
 from core.charts.step import STEP_TYPE as CHART_EXPORT
 from core.cloud import VARIABLES as CLOUD_VARIABLES
 from core.cloud import CloudSettings, parse_cloud_settings
 from core.events import LogEvent, Severity
 from core.flow.flow_run import flow_run_path
 from core.flow.hints import Hint, Ignored
-from core.flow.selection import NothingToDo, select_step
+from core.flow.selection import TAKEN, NothingToDo, select_step
 from core.flow.settings import CLOUD_DEFAULTS as FLOW_DEFAULTS
 from core.flow.settings import VARIABLES as FLOW_VARIABLES
 from core.flow.settings import parse_flow_settings
-from core.flow.summary import changes_as_json
 from core.journal.settings import VARIABLES as JOURNAL_VARIABLES
 from core.journal.settings import parse_journal_settings
 from core.problems import Problems, collect
@@ -44,14 +42,19 @@ from core.reports.selection import Recover, select_report
 from core.reports.settings import CLOUD_DEFAULTS as REPORT_DEFAULTS
 from core.reports.settings import VARIABLES as REPORT_VARIABLES
 from core.reports.settings import parse_report_configuration
-from core.reports.state import ReportResult
 from core.settings import Given, whole_number
 from effects import Document
 from interpreters.clock import SystemClock
-from interpreters.cloud import Cloud
 from interpreters.firestore_events import read_event
-from interpreters.ports import DocumentStore
+from interpreters.once import Once
 from interpreters.telemetry import JsonLog
+
+if TYPE_CHECKING:
+    from core.charts.state import StepResult
+    from core.journal.settings import JournalSettings
+    from core.reports.state import ReportResult
+    from interpreters.cloud import Cloud
+    from interpreters.ports import DocumentStore
 
 _CLOCK = SystemClock()
 _ASSUMED_LEASE = whole_number(0, 10**9)
@@ -65,6 +68,8 @@ class EventService(ABC):
     """The service that log entries are of."""
     log: JsonLog
     cloud_settings: CloudSettings
+    statuses: frozenset[str] | None = None
+    """Of which steps of an event the service is told: all of them, or those in some statuses."""
 
     def handle(self, event: Any) -> None:
         """Do what the event asks for, if anything."""
@@ -74,7 +79,9 @@ class EventService(ABC):
                 "cloud_event_received", f"received {event.get('type')}", fields={"eventType": event.get("type")}
             )
         )
-        hint = read_event(event.get("subject"), event.data, self.cloud_settings.flow_runs_collection)
+        hint = read_event(
+            event.get("subject"), event.data, self.cloud_settings.flow_runs_collection, self.statuses
+        )
         if isinstance(hint, Ignored):
             log.write(LogEvent("cloud_event_ignored", f"ignored: {hint.reason}", fields={"reason": hint.reason}))
             return
@@ -88,7 +95,10 @@ class EventService(ABC):
 class StepWorker(EventService):
     """A worker of this process: from an event to a run of its program, if there is anything to do."""
 
-    documents: DocumentStore
+    @property
+    @abstractmethod
+    def documents(self) -> DocumentStore:
+        """Return where flow_runs are."""
 
     def handle_hint(self, hint: Hint, log: JsonLog) -> None:
         """Do what the event asks for, if it says that there is something to do."""
@@ -128,6 +138,7 @@ class ChartWorker(StepWorker):
     """The chart worker."""
 
     name = "worker-chart-export"
+    statuses = TAKEN
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         """Check the configuration, everything at once; make no client yet."""
@@ -137,8 +148,7 @@ class ChartWorker(StepWorker):
         _check(self.name, environment, charts, cloud, journal)
         configuration = charts.unwrap()
         self.cloud_settings = cloud.unwrap()
-        self._export = Cloud(self.cloud_settings, _CLOCK, journal.unwrap()).chart_export(configuration)
-        self.documents = self._export.interpreter.documents
+        self._export = Once(lambda: _cloud(self.cloud_settings, journal.unwrap()).chart_export(configuration))
         self.log = _log(self.name, configuration.settings.env, configuration.settings.log_level)
 
     def choose(self, flow_run: Document) -> str | NothingToDo:
@@ -147,7 +157,12 @@ class ChartWorker(StepWorker):
 
     def run(self, flow_run: Document, log: JsonLog) -> StepResult:
         """Draw its charts."""
-        return self._export.run(flow_run, None, log)
+        return self._export().run(flow_run, None, log)
+
+    @property
+    def documents(self) -> DocumentStore:
+        """Return where flow_runs are."""
+        return self._export().interpreter.documents
 
 
 class ReportWorker(StepWorker):
@@ -163,8 +178,7 @@ class ReportWorker(StepWorker):
         _check(self.name, environment, reports, cloud, journal)
         configuration = reports.unwrap()
         self.cloud_settings = cloud.unwrap()
-        self._writer = Cloud(self.cloud_settings, _CLOCK, journal.unwrap()).report_writer(configuration)
-        self.documents = self._writer.interpreter.documents
+        self._writer = Once(lambda: _cloud(self.cloud_settings, journal.unwrap()).report_writer(configuration))
         self.log = _log(self.name, configuration.settings.env, configuration.settings.log_level)
 
     def choose(self, flow_run: Document) -> str | NothingToDo:
@@ -174,13 +188,19 @@ class ReportWorker(StepWorker):
 
     def run(self, flow_run: Document, log: JsonLog) -> ReportResult:
         """Write its report."""
-        return self._writer.run(flow_run, None, log)
+        return self._writer().run(flow_run, None, log)
+
+    @property
+    def documents(self) -> DocumentStore:
+        """Return where flow_runs are."""
+        return self._writer().interpreter.documents
 
 
 class FlowAdvancer(EventService):
     """The orchestrator of this process."""
 
     name = "advance-flow"
+    statuses = frozenset()
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         """Check the configuration, everything at once; make no client yet."""
@@ -190,12 +210,12 @@ class FlowAdvancer(EventService):
         _check(self.name, environment, flow, cloud, journal)
         settings = flow.unwrap()
         self.cloud_settings = cloud.unwrap()
-        self.orchestrator = Cloud(self.cloud_settings, _CLOCK, journal.unwrap()).orchestrator(settings)
+        self.orchestrator = Once(lambda: _cloud(self.cloud_settings, journal.unwrap()).orchestrator(settings))
         self.log = _log(self.name, settings.env, settings.log_level)
 
     def handle_hint(self, hint: Hint, log: JsonLog) -> None:
         """Move the flow_run on, as it is by now: the event only says that it changed."""
-        result = self.orchestrator.advance(hint.run_id, log)
+        result = self.orchestrator().advance(hint.run_id, log)
         if result.status == "FAILED":
             _ask_again(log, result.reason or "store_failed")
         if result.status == "UNCHANGED":
@@ -205,14 +225,22 @@ class FlowAdvancer(EventService):
 
     def reap(self, assume_lease_seconds: int | None) -> tuple[dict[str, Any], int]:
         """Move all flow_runs on that have not ended; return what came of it, and the answer's status."""
-        orchestrator = self.orchestrator
-        state = orchestrator.reap(self.log, assume_lease_seconds)
+        from core.flow.summary import changes_as_json  # noqa: PLC0415 - see `_cloud`
+
+        state = self.orchestrator().reap(self.log, assume_lease_seconds)
         advanced = [changes_as_json(one.flow_run.rpartition("/")[2], one.changes) for one in state.advanced]
         said = {"seen": state.seen, "isComplete": state.is_complete, "failed": list(state.failed)}
         message = f"{state.seen} runs seen, {len(advanced)} moved on"
         severity: Severity = "ERROR" if state.failed else "INFO"
         self.log.write(LogEvent("reap_finished", message, severity, {**said, "advancedCount": len(advanced)}))
         return {**said, "advanced": advanced}, 503 if state.failed else 200
+
+
+def _cloud(settings: CloudSettings, journal: JournalSettings) -> Cloud:
+    """Return the project; its libraries take longer to import than all else, and most events need none of them."""
+    from interpreters.cloud import Cloud  # noqa: PLC0415 - see above
+
+    return Cloud(settings, _CLOCK, journal)
 
 
 def _given(environment: Mapping[str, str], names: Iterable[str]) -> dict[str, Given]:

@@ -12,16 +12,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import requests
 from google.api_core.exceptions import GoogleAPIError
 from google.auth.exceptions import GoogleAuthError
+from requests.adapters import HTTPAdapter
 
 from core.charts.settings import ChartConfiguration
 from core.cloud import CloudSettings
 from core.flow.flow_run import flow_run_path
 from core.flow.settings import FlowSettings
 from core.journal.settings import NO_JOURNAL, JournalSettings
-from core.reports.registry import PROMPTS_COLLECTION, SCHEMAS_COLLECTION
-from core.reports.settings import ReportConfiguration
+from core.reports.settings import PROMPTS_COLLECTION, SCHEMAS_COLLECTION, ReportConfiguration
 from effects import Document
 from interpreters import shipped
 from interpreters.chart_export import ChartExport, chart_export_on, place
@@ -42,6 +43,10 @@ if TYPE_CHECKING:
     from google.cloud import firestore, storage
 
 
+CONNECTIONS = 256
+"""Connections to Cloud Storage that are kept for the next upload: as many as there may be uploads side by side."""
+
+
 def firestore_client(settings: CloudSettings) -> firestore.Client:
     """Return a client of the database; FIRESTORE_EMULATOR_HOST points it elsewhere."""
     from google.cloud import firestore  # noqa: PLC0415 - the library is slow to import
@@ -55,7 +60,15 @@ def storage_client(settings: CloudSettings) -> storage.Client:
 
     # Else the library asks for the bucket's metadata in the background, which the worker has no right to read.
     os.environ.setdefault("DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA", "true")
-    return storage.Client(project=settings.project)
+    client = storage.Client(project=settings.project)
+    session: requests.Session = client._http  # noqa: SLF001 - where the library has its session
+    for scheme in ("https://", "http://"):
+        session.mount(scheme, HTTPAdapter(pool_maxsize=CONNECTIONS))
+    origin = os.environ.get("STORAGE_EMULATOR_HOST", "https://storage.googleapis.com")
+    # What the environment says of proxies and certificates is read once, not anew for each request.
+    said = session.merge_environment_settings(origin, {}, None, None, None)
+    session.proxies, session.verify, session.trust_env = said["proxies"], said["verify"], False
+    return client
 
 
 class Cloud:

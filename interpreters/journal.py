@@ -11,12 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from core.events import LogEvent
 from core.failures import cut
 from core.journal.kinds import InputsT, Kind, StateT
-from core.journal.lines import Pen
 from core.journal.naming import journal_name
 from core.journal.settings import Bucket, Folder, JournalSettings, OneFile
 from core.program import Next
@@ -25,6 +24,9 @@ from interpreters.performers import Interpreter
 from interpreters.ports import Clock, ObjectStore, Watcher
 from interpreters.runtime import run_to_end
 from interpreters.telemetry import Log
+
+if TYPE_CHECKING:
+    from core.journal.lines import Pen
 
 UPLOAD_SECONDS = 30
 MAX_SAID_CHARACTERS = 300
@@ -170,6 +172,8 @@ class Journals:
 
     def of(self, kind: Kind[InputsT, StateT], inputs: InputsT, log: Log, clock: Clock) -> Journal:
         """Return the journal of a run that begins now; its first line is written."""
+        from core.journal.lines import Pen  # noqa: PLC0415 - its encodings take long to make, and most runs have no journal
+
         run = str(getattr(inputs, "token", None) or uuid.uuid4().hex)[:RUN_CHARACTERS]
         journal = Journal(kind, Pen(run, self._texts), log)
         journal.open(lambda: self._sink(journal_name(kind, inputs, run, clock.now())), inputs)

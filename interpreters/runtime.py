@@ -69,6 +69,7 @@ class ThreadPool:
     def _work(self) -> None:
         while (effect := self._begun.get()) is not None:
             self._done.put((effect, self._perform(effect)))
+            del effect  # a thread that waits for the next one holds no picture
 
 
 class Run(Generic[InputsT, StateT]):
@@ -187,6 +188,7 @@ def drive(run: Run[InputsT, StateT], inputs: InputsT, pool: Pool) -> StateT:
                 run.wake()
             else:
                 run.take(*done)
+                del done  # nor does the loop
         except KeyboardInterrupt as error:
             run.abort(error)
     return run.state

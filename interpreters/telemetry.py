@@ -18,6 +18,7 @@ from effects.moments import rfc3339
 from interpreters.ports import Clock
 
 _SEVERITIES = ("DEBUG", "INFO", "WARNING", "ERROR")
+_AS_JSON = json.JSONEncoder(ensure_ascii=False, default=str)
 
 
 class Log(Protocol):
@@ -58,7 +59,7 @@ class JsonLog:
             **event.fields,
         }
         with self._lock, suppress(OSError, ValueError):
-            self._stream.write(json.dumps(entry, ensure_ascii=False, default=str) + "\n")
+            self._stream.write(_AS_JSON.encode(entry) + "\n")
             self._stream.flush()
 
 

@@ -21,6 +21,7 @@ OK = 200
 MAX_BODY_CHARACTERS = 4_000
 MAX_SAID_CHARACTERS = 300
 _LONGEST_ESCAPE = len(r"\u0000")
+_PIECE_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,9 +121,17 @@ def _not_a_picture(answer: Answer, secrets: Collection[Secret]) -> str | None:
         return f"the image is larger than the {len(answer.body)} bytes allowed (CHARTS_MAX_IMAGE_BYTES)"
     if png_size(answer.body) is None:
         return "the answer is not a PNG"
-    if any(secret.reveal().encode().lower() in answer.body.lower() for secret in secrets):
+    if _quotes_a_key(answer.body, secrets):
         return "the image carries an account's key"
     return None
+
+
+def _quotes_a_key(body: bytes, secrets: Collection[Secret]) -> bool:
+    """Return whether a key is in the bytes, in whatever case; they are looked at piece by piece, for a picture is large."""
+    keys = [secret.reveal().encode().lower() for secret in secrets]
+    overlap = max(map(len, keys), default=0)
+    pieces = (body[start : start + _PIECE_BYTES + overlap].lower() for start in range(0, len(body), _PIECE_BYTES))
+    return any(key in piece for piece in pieces for key in keys)
 
 
 def _text(answer: Answer, secrets: Collection[Secret]) -> str:

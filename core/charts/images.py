@@ -30,11 +30,12 @@ def is_whole_png(data: bytes) -> bool:
         return False
     start = len(PNG_SIGNATURE)
     kind = b""
+    view = memoryview(data)  # slices of it are no copies
     while kind != b"IEND" and start + _CHUNK_FRAME <= len(data):
         (length,) = struct.unpack_from(">I", data, start)
-        body = data[start + 4 : start + 8 + length]
+        body = view[start + 4 : start + 8 + length]
         end = start + _CHUNK_FRAME + length
-        if data[end - 4 : end] != struct.pack(">I", zlib.crc32(body)):
+        if view[end - 4 : end] != struct.pack(">I", zlib.crc32(body)):
             return False
-        kind, start = body[:4], end
+        kind, start = bytes(body[:4]), end
     return kind == b"IEND" and start == len(data)

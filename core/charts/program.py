@@ -122,7 +122,12 @@ def abort(state: State, error_type: str) -> Next[State]:
 
 
 def _on_claimed(state: State, outcome: StepClaimed) -> State:
-    state = replace(state, lease_until=outcome.lease_until, first_claimed_at=outcome.first_claimed_at)
+    state = replace(
+        state,
+        lease_until=outcome.lease_until,
+        first_claimed_at=outcome.first_claimed_at,
+        reservation_takes=state.now - state.inputs.now,
+    )
     parsed = parse_chart_step(outcome.flow_run, state.step_id)
     if isinstance(parsed, Failure):
         return finalize(state, "FAILED", invalid("the step's input is not valid", parsed.failure()))
@@ -142,7 +147,7 @@ def _on_templates(state: State, outcome: TemplatesLoaded) -> State:
         phase=Phase.DRAWING,
         charts=charts,
         ledgers=_ledgers(state.inputs),
-        reservation_takes=ROUND_TRIPS * (state.now - (state.asked_at or state.now)),
+        reservation_takes=min(state.reservation_takes, ROUND_TRIPS * (state.now - (state.asked_at or state.now))),
     )
     return draw(drawing)
 

@@ -220,7 +220,8 @@ class State(StepState):
     asked_at: datetime | None = None
     """When the templates, and later the last reservation, were asked for."""
     reservation_takes: timedelta = timedelta(0)
-    """How long a reservation takes, as far as is known: estimated from the templates, then measured."""
+    """How long a reservation takes, as far as is known: at first as long as the claim, or as the templates' reading suggests if that
+    is less, for a first claim may have had to connect; then measured."""
     manifest: Blob | None = None
     manifest_since: datetime | None = None
     manifest_uri: str | None = None

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from core.documents import field
 from core.problems import Problem, Problems
 from effects import Document
+
+TAKEN = frozenset({"READY"})
+"""Statuses of the steps that are chosen from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,9 @@ def _is_of_type(step: object, step_type: str) -> bool:
 
 def is_ready(step: object, step_type: str) -> bool:
     """Return whether the step is of this type and READY."""
-    return _is_of_type(step, step_type) and field(step, "status") == "READY"
+    return (
+        isinstance(step, (dict, Mapping)) and step.get("status") == "READY" and step.get("stepType") == step_type
+    )
 
 
 def unmet_dependencies(flow_run: Document, step_id: str) -> tuple[str, ...]:

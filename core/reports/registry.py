@@ -20,8 +20,6 @@ from core.problems import Problem, Problems, kind_or_missing
 from core.reports.output import is_applicable
 from core.reports.profile import SCHEMA_KIND
 
-PROMPTS_COLLECTION = "llm_prompts"
-SCHEMAS_COLLECTION = "llm_schemas"
 _MAX_REFERENCES = 20
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, fields
 from returns.result import Result, Success
 
 from core.problems import Problem, Problems, collect, problem
-from core.reports.registry import PROMPTS_COLLECTION, SCHEMAS_COLLECTION
 from core.secrets import Secret
 from core.settings import (
     Given,
@@ -29,6 +28,8 @@ from core.settings import (
 from effects import ModelApiMode
 
 KEY_VARIABLE = "GEMINI_API_KEY"
+PROMPTS_COLLECTION = "llm_prompts"
+SCHEMAS_COLLECTION = "llm_schemas"
 _PREFIX = re.compile(r"[A-Za-z0-9._=-]+(?:/[A-Za-z0-9._=-]+)*")
 
 

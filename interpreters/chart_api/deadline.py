@@ -1,7 +1,7 @@
 """HTTP connections that end at a moment, however slowly the other side sends.
 
-`requests` bounds the silence between bytes, not the whole exchange, headers included. Here a timer shuts the
-socket down at the deadline. Owns only that; must not know what is asked or answered.
+`requests` bounds the silence between bytes, not the whole exchange, headers included. Here whoever waits for the answer shuts
+the socket down at the deadline. Owns only that; must not know what is asked or answered.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from threading import Lock, Timer, local
+from threading import Lock, local
 from typing import Any
 
 from requests.adapters import HTTPAdapter
@@ -53,17 +53,12 @@ class Deadline:
 
 
 @contextmanager
-def deadline(seconds: float) -> Iterator[Deadline]:
-    """Bound everything this thread sends and receives inside the block."""
-    limit = Deadline()
-    timer = Timer(max(seconds, 0.0), limit.expire)
-    timer.daemon = True
+def bounded_by(limit: Deadline) -> Iterator[None]:
+    """Let everything that this thread sends and receives inside the block end with the deadline."""
     _current.deadline = limit
-    timer.start()
     try:
-        yield limit
+        yield
     finally:
-        timer.cancel()
         _current.deadline = None
         limit.close()
 

@@ -18,7 +18,7 @@ import urllib3
 from core.charts.answers import Answer, NoAnswer
 from core.secrets import Secret
 from effects import CallChartApi
-from interpreters.chart_api.deadline import Deadline, InterruptibleAdapter, deadline
+from interpreters.chart_api.deadline import Deadline, InterruptibleAdapter, bounded_by
 from interpreters.ports import Clock
 
 PATH = "/v2/tradingview/advanced-chart"
@@ -63,20 +63,27 @@ class ChartImg:
         if seconds <= 0:
             return NoAnswer(kind="timeout", message="no time was left to call")
         answer: Future[Answer | NoAnswer] = Future()
-        Thread(target=self._answer, args=(answer, effect, seconds), daemon=True).start()
+        limit = Deadline()
+        Thread(target=self._answer, args=(answer, effect, seconds, limit), daemon=True).start()
         try:
-            return answer.result(timeout=seconds + GRACE_SECONDS)
+            return answer.result(timeout=seconds)
+        except FutureTimeoutError:
+            limit.expire()
+        try:
+            return answer.result(timeout=GRACE_SECONDS)
         except FutureTimeoutError:  # the name is still being looked up, which nothing can interrupt
             return _timed_out(seconds)
 
-    def _answer(self, answer: Future[Answer | NoAnswer], effect: CallChartApi, seconds: float) -> None:
+    def _answer(
+        self, answer: Future[Answer | NoAnswer], effect: CallChartApi, seconds: float, limit: Deadline
+    ) -> None:
         try:
-            answer.set_result(self._bounded(effect, seconds))
+            answer.set_result(self._bounded(effect, seconds, limit))
         except BaseException as error:  # noqa: BLE001 - raised again where the answer is waited for
             answer.set_exception(error)
 
-    def _bounded(self, effect: CallChartApi, seconds: float) -> Answer | NoAnswer:
-        with deadline(seconds) as limit:
+    def _bounded(self, effect: CallChartApi, seconds: float, limit: Deadline) -> Answer | NoAnswer:
+        with bounded_by(limit):
             try:
                 return self._exchange(effect, seconds, limit)
             except (requests.Timeout, urllib3.exceptions.TimeoutError):
@@ -111,7 +118,13 @@ class ChartImg:
 
 
 def _read(response: requests.Response, most: int) -> tuple[bytes, bool]:
-    """Return the body as it came, uncompressed or not, and whether there was more of it than allowed."""
+    """Return the body as it came, uncompressed or not, and whether there was more of it than allowed.
+
+    Where its length is announced it is read in one piece, so that it is never held twice.
+    """
+    if response.raw.length_remaining is not None and response.raw.length_remaining <= most:
+        whole: bytes = response.raw.read(decode_content=False)
+        return whole, False
     parts: list[bytes] = []
     size = 0
     for part in response.raw.stream(_CHUNK_BYTES, decode_content=False):

@@ -159,3 +159,10 @@ def test_any_changed_byte_of_signature_or_header_is_noticed(position: int, chang
     data = bytearray(a_png())
     data[position] ^= change
     assert png_size(bytes(data)) is None
+
+
+@pytest.mark.parametrize("before", [0, 65_530, 65_536, 131_000])
+def test_a_key_is_found_wherever_it_is_in_a_large_picture(before: int) -> None:
+    outcome = read(Answer(status=200, body=a_png(padding=bytes(before) + CANARY.upper().encode() + bytes(99_999))))
+    assert isinstance(outcome, ChartRefused)
+    assert "key" in outcome.message

@@ -55,6 +55,28 @@ def test_of_a_report_step_a_protobuf_event_also_gives_timeframe_and_dependencies
     assert hint.document["steps"] == {"r": steps["r"], "s": {**steps["s"], "timeframe": None, "dependsOn": []}}
 
 
+def test_of_steps_in_some_statuses_a_protobuf_event_gives_no_other() -> None:
+    steps = {
+        "a": {"stepType": "CHART_EXPORT", "status": "READY"},
+        "b": {"stepType": "CHART_EXPORT", "status": "PENDING", "inputs": {"status": "READY"}},
+        "c": {"stepType": "READY", "status": "RUNNING"},
+        "d": {"status": "SUCCEEDED"},
+    }
+    hint = read_event(SUBJECT, event({"steps": steps}), "flow_runs", frozenset({"READY"}))
+    assert isinstance(hint, Hint)
+    assert hint.document is not None
+    assert hint.document["steps"] == {"a": steps["a"]}
+
+
+@pytest.mark.parametrize("statuses", [frozenset({"READY"}), frozenset()])
+def test_where_no_step_has_one_of_the_statuses_the_steps_are_still_a_map(statuses: frozenset[str]) -> None:
+    steps = {"a": {"stepType": "CHART_EXPORT", "status": "RUNNING"}}
+    hint = read_event(SUBJECT, event({"steps": steps}), "flow_runs", statuses)
+    assert isinstance(hint, Hint)
+    assert hint.document is not None
+    assert hint.document["steps"] == {}
+
+
 def test_only_the_new_document_counts() -> None:
     ready = {"steps": {"a": {"stepType": "CHART_EXPORT", "status": "READY"}}}
     hint = read_event(SUBJECT, event({"steps": {}}, ready), "flow_runs")

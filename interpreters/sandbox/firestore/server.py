@@ -126,25 +126,37 @@ class FirestoreServer:
     def _handler(self, method: str, call: Call) -> Any:
         kind = grpc.unary_stream_rpc_method_handler if method in _STREAMS else grpc.unary_unary_rpc_method_handler
         answer = self._stream_answer if method in _STREAMS else self._answer
+        parser = request_parser(f"{method}Request")
 
         def handle(request: Message, context: Any) -> Any:
             return answer(method, call, request, context)
 
-        return kind(handle, request_parser(f"{method}Request"), serialize)
+        def parse(data: bytes) -> Message:
+            self.tally.received(method, len(data))
+            return parser(data)
+
+        def counted(message: Message) -> bytes:
+            data = serialize(message)
+            self.tally.sent(method, len(data))
+            return data
+
+        return kind(handle, parse, counted)
 
     def _stream_answer(self, method: str, call: Call, request: Message, context: Any) -> Iterator[Message]:
         yield from self._answer(method, lambda one: list(call(one)), request, context)
 
     def _answer(self, method: str, call: Call, request: Message, context: Any) -> Any:
         self.tally.called(method)
-        time.sleep(self.latency_seconds)
+        answers_at = time.monotonic() + self.latency_seconds
         fault = self.faults.take(method, request)
         try:
             self._suffer_before(fault, request)
             answer = call(request)
             _suffer(fault, "after")
         except FirestoreError as error:
+            _sleep_until(answers_at)
             context.abort(error.code, error.message)
+        _sleep_until(answers_at)
         return answer
 
     def _suffer_before(self, fault: Fault | None, request: Message) -> None:
@@ -168,6 +180,10 @@ class _Unimplemented(grpc.GenericRpcHandler):  # type: ignore[misc]
             yield from ()
 
         return grpc.stream_stream_rpc_method_handler(refuse)
+
+
+def _sleep_until(moment: float) -> None:
+    time.sleep(max(0.0, moment - time.monotonic()))
 
 
 def _suffer(fault: Fault | None, when: str) -> None:

@@ -1,4 +1,4 @@
-"""Counters of calls and of documents.
+"""Counters of calls, of documents and of bytes.
 
 Owns counting from many threads. Must not know what the calls do.
 """
@@ -10,7 +10,7 @@ from threading import Lock
 
 
 class Tally:
-    """How often each call came, and how many documents it read or wrote."""
+    """How often each call came, how many documents it read or wrote, and the size of what was said."""
 
     def __init__(self) -> None:
         """Start at nothing."""
@@ -18,6 +18,8 @@ class Tally:
         self.calls: Counter[str] = Counter()
         self.documents_read: Counter[str] = Counter()
         self.documents_written: Counter[str] = Counter()
+        self.bytes_received: Counter[str] = Counter()
+        self.bytes_sent: Counter[str] = Counter()
 
     def called(self, method: str) -> None:
         """Count a call."""
@@ -34,8 +36,24 @@ class Tally:
         with self._lock:
             self.documents_written[method] += documents
 
+    def received(self, method: str, size: int) -> None:
+        """Count the bytes of a request."""
+        with self._lock:
+            self.bytes_received[method] += size
+
+    def sent(self, method: str, size: int) -> None:
+        """Count the bytes of an answer, or of a part of it."""
+        with self._lock:
+            self.bytes_sent[method] += size
+
     def clear(self) -> None:
         """Start at nothing again."""
         with self._lock:
-            for counter in (self.calls, self.documents_read, self.documents_written):
+            for counter in (
+                self.calls,
+                self.documents_read,
+                self.documents_written,
+                self.bytes_received,
+                self.bytes_sent,
+            ):
                 counter.clear()

@@ -5,6 +5,7 @@ Owns the way of a request: counted, delayed, made to fail, or answered. Must not
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
@@ -57,7 +58,12 @@ class StorageServer(HttpServer):
         kind = found[0].kind if found else "unknown"
         with self._lock:
             self._counts[kind] += 1
-        self.pause(self.latency_seconds)
+        answers_at = time.monotonic() + self.latency_seconds
+        reply = self._suffer(request, found, kind)
+        self.pause(answers_at - time.monotonic())
+        return reply
+
+    def _suffer(self, request: Request, found: tuple[Route, list[str]] | None, kind: str) -> Reply | Dropped:
         fault = self.faults.take(kind, request.method, request.target)
         if fault is None:
             return self._apply(request, found)
