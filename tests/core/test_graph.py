@@ -47,6 +47,7 @@ def test_all_that_is_wrong_with_the_steps_is_said_at_once() -> None:
         "c": {"status": ["READY"], "dependsOn": {}},
         "d": {"status": "READY"},
         "e": {"status": "x" * 200},
+        "f": {"status": "READY", "dependsOn": ["a", None]},
     }
     assert parse_graph(steps).failure() == (
         Problem('steps["charts:4h"]', "is a string; must be an object"),
@@ -57,6 +58,7 @@ def test_all_that_is_wrong_with_the_steps_is_said_at_once() -> None:
         Problem("steps.c.status", f"is ['READY']; {ONE_OF}"),
         Problem("steps.c.dependsOn", "must be a list of step ids"),
         Problem("steps.e.status", f"is '{'x' * 79}; {ONE_OF}"),
+        Problem("steps.f.dependsOn", "must be a list of step ids"),
     )
 
 
