@@ -19,7 +19,7 @@ COMPILE := $(BIN)/python -W ignore -m compileall -q -j 0 -x '$(SELDOM)' $(VENV)/
 # Tests are run by many processes: none of them compiles what another one has.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test bench lint types rules worlds golden journals draw lock clean
+.PHONY: help demo test bench lint types rules worlds simulate golden journals draw lock clean
 
 help: ## Show what there is to make.
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -51,6 +51,9 @@ rules: $(VENV)/development
 
 worlds: $(VENV)/instrumented
 	$(BIN)/pytest $(WORLDS) -n $(WAITERS) --dist loadfile --no-loadscope-reorder
+
+simulate: $(VENV)/runtime ## Run a hundred thousand seeds of the simulator.
+	$(BIN)/tda simulate --seeds 100000
 
 golden: $(VENV)/development ## Write golden files anew; read the difference before you commit it.
 	$(BIN)/pytest tests/golden --update-golden

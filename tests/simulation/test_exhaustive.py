@@ -8,7 +8,7 @@ from interpreters.simulation.faults import Fault, parse_faults
 from interpreters.simulation.runs import exhaustive
 from interpreters.simulation.scenarios import Shape
 
-PARTS: dict[Shape, int] = {"charts": 6, "report": 14}
+PARTS: dict[Shape, int] = {"charts": 4, "report": 6}
 
 
 @pytest.mark.parametrize(
