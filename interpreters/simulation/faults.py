@@ -113,7 +113,9 @@ _WRITE = (
     Fault.SENT_PAST_MIDNIGHT,
 )
 _COMMIT = (*_WRITE, Fault.ANSWER_LOST, Fault.COMMIT_RETRIED, Fault.CONTENTION)
-_PROVIDER = (*_WRITE, Fault.TRANSIENT, Fault.LIMIT_SAID, Fault.SERVER_ERROR, Fault.TIMEOUT, Fault.GARBAGE)
+_SAID = (Fault.TRANSIENT, Fault.LIMIT_SAID, Fault.SERVER_ERROR, Fault.TIMEOUT, Fault.GARBAGE)
+_OFTEN = 4
+"""What a provider says goes wrong so many times more often than what can go wrong with any effect."""
 
 FAULTS_OF: Mapping[type, tuple[Fault, ...]] = {
     ClaimStep: _COMMIT,
@@ -129,8 +131,8 @@ FAULTS_OF: Mapping[type, tuple[Fault, ...]] = {
     PutObject: (*_WRITE, Fault.TRANSIENT, Fault.ANSWER_LOST),
     ListObjects: (*_READ, Fault.TRANSIENT),
     ReadObject: (*_READ, Fault.TRANSIENT),
-    CallChartApi: (*_PROVIDER, Fault.KEY_REVOKED),
-    CallModel: (*_PROVIDER, Fault.OUTPUT_INVALID, Fault.OUTPUT_BLOCKED),
+    CallChartApi: (*_WRITE, *(*_SAID, Fault.KEY_REVOKED) * _OFTEN),
+    CallModel: (*_WRITE, *(*_SAID, Fault.OUTPUT_INVALID, Fault.OUTPUT_BLOCKED) * _OFTEN),
 }
 """What can befall an effect."""
 EVENT_FAULTS = (Fault.EVENT_LOST, Fault.EVENT_DOUBLED, Fault.EVENT_LATE)

@@ -210,5 +210,5 @@ def _after(
     last = max((met.index(point) for point in schedule if point in points), default=-1)
     for point in met[last + 1 :]:
         if point.actor.startswith(walk.workers):
-            possible = walk.allowed.among(points[point])
+            possible = dict.fromkeys(walk.allowed.among(points[point]))
             yield from ((point, fault) for fault in possible if fault not in FAR_OFF)
