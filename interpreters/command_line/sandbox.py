@@ -18,12 +18,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from core.documents import field
-from core.flow.picture import steps_in_order
 from core.flow.settings import FlowSettings
 from core.flow.status import ENDED_RUNS
 from core.problems import Problem
-from core.reports.references import STEP_TYPE as LLM_REPORT
 from effects import Document
 from interpreters import shipped
 from interpreters.command_line.homes import open_cloud
@@ -35,8 +32,15 @@ from interpreters.command_line.inputs import (
     say,
     stop,
 )
-from interpreters.command_line.progress import CONSOLE, FlowProgress, show_report
-from interpreters.command_line.whole_flow import _GIVEN, _finish, _given_files, _log, _show_nothing
+from interpreters.command_line.one_flow import (
+    finish,
+    given_files,
+    given_option,
+    log_of,
+    show_nothing,
+    show_reports,
+)
+from interpreters.command_line.progress import CONSOLE, FlowProgress
 from interpreters.given_steps import GivenFile
 from interpreters.ports import StoreUnusableError
 from interpreters.registry import RegistryFolders
@@ -72,7 +76,7 @@ _LAST_WORDS_SECONDS = 5.0
     "--logs-dir", type=click.Path(path_type=Path), help="Where the services' logs go. Default: to stderr."
 )
 @flow_run_option(required=False)
-@_GIVEN
+@given_option
 @click.option("--duplicates", default=0.1, show_default=True, help="Part of the events that is delivered twice.")
 @click.option("--reordered", default=0.1, show_default=True, help="Part of the events that is held back a little.")
 @click.option("--seed", default=0, show_default=True, help="Chooses which events.")
@@ -154,7 +158,7 @@ def sandbox(
             return
         progress = FlowProgress(CONSOLE) if stderr_is_terminal() and logs_dir else None
         flow_run = _run_flow(flow, whole, workers, stopping, progress)
-    _finish(flow_run, "text")
+    finish(flow_run, "text")
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +188,7 @@ def _read_flow(path: Path | None, given: tuple[str, ...]) -> _Flow | None:
     if path is None:
         return None
     flow_run = read_flow_run(path)
-    return _Flow(flow_run, _given_files(given, flow_run), read_flow_settings())
+    return _Flow(flow_run, given_files(given, flow_run), read_flow_settings())
 
 
 def _check(*, has_flow: bool, has_workers: bool, given: tuple[str, ...], logs_dir: Path | None) -> None:
@@ -222,14 +226,14 @@ def _run_flow(
     from interpreters.sandbox.flow import SandboxFlow  # noqa: PLC0415 - the libraries are slow to import
 
     cloud = open_cloud()
-    log = _log(str(flow.flow_run["runId"]), flow.settings)
+    log = log_of(str(flow.flow_run["runId"]), flow.settings)
     running = SandboxFlow(
         sandbox=whole,
         cloud=cloud,
         workers=workers,
         files=flow.files,
         log_of=log.of_step,
-        show=progress.show if progress else _show_nothing,
+        show=progress.show if progress else show_nothing,
     )
     try:
         with progress or nullcontext():
@@ -240,14 +244,5 @@ def _run_flow(
         sys.exit(SIGNALLED + stopping.number)
     # The document says the end before the service logs it, and answers.
     whole.eventarc.drain(_LAST_WORDS_SECONDS)
-    _show_reports(cloud, flow_run)
+    show_reports(cloud.artifact, flow_run)
     return flow_run
-
-
-def _show_reports(cloud: Cloud, flow_run: Document) -> None:
-    """Show the reports of a run to a person at a terminal."""
-    for step_id in steps_in_order(flow_run) if stderr_is_terminal() else ():
-        step = flow_run["steps"][step_id]
-        uri = field(step, "outputs", "gcs_uri")
-        if (step.get("stepType"), step["status"]) == (LLM_REPORT, "SUCCEEDED") and isinstance(uri, str):
-            show_report(cloud.artifact(uri))

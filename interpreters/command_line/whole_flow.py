@@ -5,7 +5,6 @@ Owns their flags, exit codes and output. Must not decide anything about steps: t
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import sqlite3
@@ -19,18 +18,11 @@ from typing import Any, NoReturn
 import click
 
 from core.charts.step import STEP_TYPE as CHART_EXPORT
-from core.documents import field
 from core.events import LogEvent
 from core.flow.flow_run import is_usable_id
-from core.flow.graph import parse_graph
-from core.flow.picture import steps_in_order, what_it_waits_for
-from core.flow.settings import FlowSettings
 from core.flow.status import ENDED_RUNS
-from core.flow.summary import flow_as_json, flow_as_text
-from core.problems import Problem
 from core.reports.references import STEP_TYPE as LLM_REPORT
 from effects import Document
-from interpreters.clock import SystemClock
 from interpreters.command_line.homes import (
     chosen_state_dir,
     held,
@@ -41,7 +33,6 @@ from interpreters.command_line.homes import (
 from interpreters.command_line.inputs import (
     ChartFlags,
     ReportFlags,
-    WrongCall,
     chart_options,
     chosen_journal,
     flow_run_option,
@@ -49,31 +40,26 @@ from interpreters.command_line.inputs import (
     read_flow_run,
     read_flow_settings,
     report_options,
-    say,
-    service_name,
     stop,
 )
-from interpreters.command_line.progress import CONSOLE, FlowProgress, TerminalLog, show_report
+from interpreters.command_line.one_flow import (
+    finish,
+    given_files,
+    given_option,
+    log_of,
+    show_nothing,
+    show_reports,
+)
+from interpreters.command_line.progress import CONSOLE, FlowProgress
 from interpreters.dispatcher import Worker
 from interpreters.embedded import StateDirectory
 from interpreters.given_steps import GivenFile
 from interpreters.ports import StoreUnusableError
-from interpreters.telemetry import JsonLog, Log, stderr_is_terminal
+from interpreters.telemetry import Log, stderr_is_terminal
 
-EXIT_NOT_SUCCEEDED = 1
 EXIT_INTERRUPTED = 130
-SERVED = {CHART_EXPORT: "worker-chart-export", LLM_REPORT: "worker-llm-client"}
-"""Step types that have a worker here."""
-
 _REPORT_FLAGS = {"llm_api_mode", "artifacts_bucket", "prompts_dir", "schemas_dir", "recordings_dir"}
 _JOURNAL_FLAGS = {"journal", "journal_texts"}
-_GIVEN = click.option(
-    "--given",
-    "given",
-    metavar="STEP_ID=FILE",
-    multiple=True,
-    help="File that becomes the artifact of a step that no worker here serves; may be given several times.",
-)
 _SUMMARY = click.option(
     "--output-summary",
     type=click.Choice(["none", "text", "json"]),
@@ -85,7 +71,7 @@ _SUMMARY = click.option(
 
 @click.command("run")
 @flow_run_option(required=True)
-@_GIVEN
+@given_option
 @chart_options
 @report_options
 @state_dir_option
@@ -111,7 +97,7 @@ def run_flow(
     how = _Flags(flags)
     flow_run = read_flow_run(flow_run_path)
     run_id = str(flow_run["runId"])
-    files = _given_files(given, flow_run)
+    files = given_files(given, flow_run)
     to_go_on = _to_go_on(run_id, given, state_dir=state_dir, **flags)
     with opened("embedded", chosen_state_dir(state_dir), how.journal) as home, held(home, run_id, alone=True):
         assert isinstance(home, StateDirectory)
@@ -121,13 +107,13 @@ def run_flow(
             stop(f"--flow-run-path {flow_run_path}", message)
         _begin(home, flow_run)
         flow_run = _drive(home, run_id, how, files, to_go_on)
-        _show_reports(home, flow_run)
-    _finish(flow_run, output_summary)
+        show_reports(home.artifact, flow_run)
+    finish(flow_run, output_summary)
 
 
 @click.command("resume")
 @click.argument("run_id")
-@_GIVEN
+@given_option
 @chart_options
 @report_options
 @state_dir_option
@@ -148,10 +134,10 @@ def resume_flow(
     with opened("embedded", folder, how.journal) as home, held(home, run_id, alone=True):
         assert isinstance(home, StateDirectory)
         flow_run = stored_flow_run(home, run_id) or stop("RUN_ID", f"there is no run {run_id} in {home.name}")
-        files = _given_files(given, flow_run)
+        files = given_files(given, flow_run)
         flow_run = _drive(home, run_id, how, files, to_go_on)
-        _show_reports(home, flow_run)
-    _finish(flow_run, output_summary)
+        show_reports(home.artifact, flow_run)
+    finish(flow_run, output_summary)
 
 
 class _Flags:
@@ -184,40 +170,12 @@ def _to_go_on(run_id: str, given: tuple[str, ...], **flags: object) -> str:
     return f"go on with: {shlex.join(['tda', 'flow', 'resume', run_id, *words])}"
 
 
-def _given_files(given: tuple[str, ...], flow_run: Document) -> dict[str, GivenFile]:
-    """Return the files by step id, or stop with everything that is wrong with them."""
-    files: dict[str, GivenFile] = {}
-    problems = []
-    for one in given:
-        step_id, _, name = one.partition("=")
-        where, path = f"--given {one}", Path(name)
-        step = flow_run["steps"].get(step_id)
-        if not step_id or not name:
-            problems.append(Problem(where, "must be STEP_ID=FILE"))
-        elif not isinstance(step, Mapping):
-            known = ", ".join(sorted(flow_run["steps"]))
-            problems.append(Problem(where, f"there is no step {step_id!r}; steps are: {known}"))
-        elif step.get("stepType") in SERVED:
-            message = f"is a step that {SERVED[step['stepType']]} does; only steps without a worker are given"
-            problems.append(Problem(where, message))
-        elif step_id in files:
-            problems.append(Problem(where, f"{step_id} is given twice"))
-        else:
-            try:
-                files[step_id] = GivenFile(path.name, path.read_bytes())
-            except OSError as error:
-                problems.append(Problem(where, f"cannot be read: {error.strerror}"))
-    if problems:
-        raise WrongCall(tuple(problems))
-    return files
-
-
 def _drive(
     home: StateDirectory, run_id: str, how: _Flags, files: Mapping[str, GivenFile], to_go_on: str
 ) -> Document:
     """Drive the run as far as it goes; whoever holds it alone knows that earlier workers are gone."""
     progress = FlowProgress(CONSOLE) if stderr_is_terminal() else None
-    log = _log(run_id, how.settings)
+    log = log_of(run_id, how.settings)
     orchestrator = home.orchestrator(how.settings)
     export = home.chart_export(how.charts.configuration, how.charts.templates_dir, how.charts.fixtures_dir)
     writer = home.report_writer(how.reports.configuration, how.reports.registry_dirs, how.reports.recordings_dir)
@@ -240,7 +198,7 @@ def _drive(
             return partial(give, step_id, step_type)
         return partial(workers[step_type], step_id) if step_type in workers else None
 
-    show = progress.show if progress else _show_nothing
+    show = progress.show if progress else show_nothing
     dispatcher = home.dispatcher(run_id, orchestrator, worker_of, log.log, show)
     log.log.write(LogEvent("local_run_started", f"driving run {run_id}", fields={"mode": "flow"}))
     try:
@@ -265,52 +223,9 @@ def _end_at_once(code: int) -> NoReturn:
     os._exit(code)
 
 
-def _show_reports(home: StateDirectory, flow_run: Document) -> None:
-    """Show the reports of a run to a person at a terminal."""
-    for step_id in steps_in_order(flow_run) if stderr_is_terminal() else ():
-        step = flow_run["steps"][step_id]
-        uri = field(step, "outputs", "gcs_uri")
-        if (step.get("stepType"), step["status"]) == (LLM_REPORT, "SUCCEEDED") and isinstance(uri, str):
-            show_report(home.artifact(uri))
-
-
-def _show_nothing(_: Document) -> None:
-    """Show nothing: nobody looks."""
-
-
 def _export(home: StateDirectory, run_id: str, log: Log) -> None:
     """Write the document as a file to look at; the one that counts is stored already."""
     try:
         home.export(run_id)
     except (OSError, sqlite3.Error) as error:
         log.write(LogEvent("export_failed", f"the document could not be written as a file: {error}", "ERROR"))
-
-
-def _finish(flow_run: Document, form: str) -> None:
-    graph = parse_graph(flow_run.get("steps"))
-    is_over = flow_run.get("status") in ENDED_RUNS
-    waits_for = () if is_over else what_it_waits_for(flow_run, graph.unwrap(), SERVED)
-    if form == "text":
-        say(flow_as_text(flow_run, waits_for))
-    elif form == "json":
-        say(json.dumps(flow_as_json(flow_run, waits_for), ensure_ascii=False))
-    sys.exit(0 if flow_run.get("status") == "SUCCEEDED" else EXIT_NOT_SUCCEEDED)
-
-
-class _RunLog:
-    """The log of a run, and of each of its steps."""
-
-    def __init__(self, log: JsonLog | TerminalLog) -> None:
-        self.log: JsonLog | TerminalLog = log
-
-    def of_step(self, step_id: str) -> Log:
-        """Return the log whose entries name the step."""
-        return self.log.bind(stepId=step_id) if isinstance(self.log, JsonLog) else self.log
-
-
-def _log(run_id: str, settings: FlowSettings) -> _RunLog:
-    if stderr_is_terminal():
-        # The live lines say what goes well.
-        return _RunLog(TerminalLog(CONSOLE, "WARNING" if settings.log_level == "INFO" else settings.log_level))
-    context = {"service": service_name(), "env": settings.env, "runId": run_id}
-    return _RunLog(JsonLog(sys.stderr, SystemClock(), settings.log_level, context))
