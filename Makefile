@@ -19,7 +19,7 @@ COMPILE := $(BIN)/python -W ignore -m compileall -q -j 0 -x '$(SELDOM)' $(VENV)/
 # Tests are run by many processes: none of them compiles what another one has.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test bench lint types rules worlds simulate golden journals draw lock clean
+.PHONY: help demo test bench lint types rules covered worlds simulate golden journals draw lock clean
 
 help: ## Show what there is to make.
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -33,7 +33,7 @@ demo: $(VENV)/runtime ## Draw five charts on this machine, with nothing to confi
 
 test: $(VENV)/development ## Lint, types and all tests.
 	@$(MAKE) --no-print-directory lint rules
-	@$(MAKE) --no-print-directory --jobs 2 types worlds
+	@$(MAKE) --no-print-directory --jobs 3 types covered worlds
 
 bench: $(VENV)/development ## Measure speed and cost, a table a question; also into benchmarks/RESULTS.md.
 	@$(BIN)/python -m benchmarks --into benchmarks/RESULTS.md
@@ -47,7 +47,9 @@ types: $(VENV)/development
 
 rules: $(VENV)/development
 	$(BIN)/pytest tests/simulation tests/property tests/conformance -n $(WORKERS) --dist worksteal
-	$(BIN)/pytest tests/core tests/golden $(COVERING) -n $(WORKERS) --cov --hypothesis-profile covering
+
+covered: $(VENV)/development
+	$(BIN)/pytest tests/core tests/golden $(COVERING) --cov --hypothesis-profile covering
 
 worlds: $(VENV)/instrumented
 	$(BIN)/pytest $(WORLDS) -n $(WAITERS) --dist loadfile --no-loadscope-reorder

@@ -1,4 +1,4 @@
-"""Some thousand seeds, in chunks that xdist spreads; `make simulate` runs a hundred thousand."""
+"""Twenty thousand seeds, in chunks that xdist spreads; `make simulate` runs a hundred thousand."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from interpreters.simulation.faults import Fault
 from interpreters.simulation.runs import by_seeds
 
-SEEDS = 6_000
-CHUNKS = 6
+SEEDS = 20_000
+CHUNKS = 20
 SIZE = SEEDS // CHUNKS
 
 
