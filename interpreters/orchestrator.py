@@ -10,6 +10,7 @@ from datetime import timedelta
 
 from core.flow.events import orchestrator_events
 from core.flow.flow_run import FLOW_RUNS_COLLECTION, flow_run_path
+from core.flow.leases import RETELL_AFTER_SECONDS
 from core.flow.orchestrator import AdvanceInputs, AdvanceResult
 from core.flow.reaper import ReapInputs, ReapState
 from core.flow.settings import FlowSettings
@@ -23,8 +24,6 @@ from interpreters.telemetry import Log, LogWatcher
 
 REAP_PLACES = 8
 """Flow_runs of a page that are moved on side by side."""
-RETELL_AFTER_SECONDS = 600
-"""READY steps that nobody took for so long are told of again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,8 @@ CLAIM = ("outputs", "execution", "claim")
 """Where a step holds the claim that it runs under."""
 LEASE_MARGIN_SECONDS = 60
 """How much longer than an invocation a claim holds."""
+RETELL_AFTER_SECONDS = 600
+"""READY steps that nobody took for so long are told of again."""
 
 
 def is_too_late(give_up_at: datetime, now: datetime) -> bool:

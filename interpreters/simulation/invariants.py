@@ -47,6 +47,7 @@ PROMISES: Mapping[str, str] = {
     "artifacts": "a SUCCEEDED step has its manifest or report, whole, with everything it names",
     "min-images": "a SUCCEEDED chart step has at least minImages pictures",
     "written-once": "a picture or a report, once stored, stays as it is",
+    "sound": "no program and no effect breaks but where it is broken on purpose",
     "secret": "no key, prompt or candidate text is outside its place",
 }
 _MOVES: Mapping[tuple[str, str], tuple[type, ...]] = {
@@ -264,6 +265,10 @@ class Invariants:
             self._break("not-again", "the model was asked, and the report is stored")
 
     # Runs of programs.
+
+    def broke(self, what: str) -> None:
+        """Take note of an exception that no fault stands for."""
+        self._break("sound", what)
 
     def begun(self, active: Active, effect: Effect) -> None:
         """Check that a worker whose lease is over begins nothing more."""

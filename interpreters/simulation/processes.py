@@ -53,6 +53,7 @@ from interpreters.simulation.scenarios import (
 from interpreters.telemetry import LogWatcher
 
 if TYPE_CHECKING:
+    from interpreters.simulation.invariants import Invariants
     from interpreters.simulation.world import Delivery, World
 
 SKEW = 2 * SECOND
@@ -64,6 +65,8 @@ _ANSWERED = {
     Fault.ANSWERED_PAST_LEASE,
     Fault.ANSWERED_PAST_MIDNIGHT,
 }
+_RAISING = {Fault.BROKEN, Fault.ANSWER_LOST}
+"""Faults that are exceptions; no other effect may end in one."""
 _LATENCY = {CallChartApi: 600_000, CallModel: 3 * SECOND}
 _SOON = 40_000
 """Most of what an effect takes to be done, in microseconds; a call's answer takes longer."""
@@ -138,10 +141,24 @@ class Process:
         active = Active(self, delivery, getattr(inputs, "token", ""))
         log = self.world.log
         watchers = () if log is None else (LogWatcher(log, *_SAID_OF[self.kind]),)
-        active.run = Run(program, self.perform, active.begin, watchers)
+        active.run = UnbrokenRun(self.world.invariants, program, self.perform, active.begin, watchers)
         self.active.append(active)
         active.run.start(inputs)
         active.go_on()
+
+
+class UnbrokenRun(Run[Any, Any]):
+    """A run whose program must not break: in production its step would still be ended, here it is a bug."""
+
+    def __init__(self, invariants: Invariants, *words: Any) -> None:
+        """Tell the invariants."""
+        super().__init__(*words)
+        self._invariants = invariants
+
+    def abort(self, error: BaseException) -> None:
+        """Take note that the program broke, and go on as production does."""
+        self._invariants.broke(f"a program raised {type(error).__name__}: {error}")
+        super().abort(error)
 
 
 @dataclass(slots=True, eq=False)
@@ -186,6 +203,8 @@ class Active:
         outcome = process.perform(effect)
         world.fault = None
         world.effects += 1
+        if type(outcome) is EffectFailed and fault not in _RAISING:
+            world.invariants.broke(f"{type(effect).__name__} raised {outcome.error_type}")
         world.note(self, effect, outcome, fault)
         if self.is_dead:
             return

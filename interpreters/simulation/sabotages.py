@@ -21,6 +21,7 @@ from effects import (
     AdvanceFlow,
     CallChartApi,
     CallModel,
+    ChartRefused,
     ClaimStep,
     Effect,
     EffectFailed,
@@ -268,6 +269,20 @@ def _swallows(*kinds: type) -> ProgramChange:
     return change
 
 
+def _breaks_on(kind: type) -> ProgramChange:
+    """Return the change of a program that raises when it is told of such an outcome."""
+
+    def change(program: Program[Any, Any]) -> Program[Any, Any]:
+        def react(state: Any, outcome: Outcome) -> Next[Any]:
+            if isinstance(outcome, kind):
+                raise KeyError(kind.__name__)
+            return program.react(state, outcome)
+
+        return Program(start=program.start, react=react, abort=program.abort)
+
+    return change
+
+
 def _always_succeeds(effect: Effect) -> Effect:
     return replace(effect, status="SUCCEEDED", error=None) if isinstance(effect, FinalizeStep) else effect
 
@@ -454,6 +469,13 @@ SABOTAGES: Mapping[str, Sabotage] = {
         _program("charts", _swallows(LoadTemplates, PutObject, ListObjects, CallChartApi)),
         ("finalized",),
         2000,
+        "charts",
+    ),
+    "program-breaks": Sabotage(
+        "a program raises where the provider refuses",
+        _program("charts", _breaks_on(ChartRefused)),
+        ("sound",),
+        1000,
         "charts",
     ),
     "repairs-on": Sabotage(
