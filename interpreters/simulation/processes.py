@@ -303,10 +303,10 @@ def _handle_given(process: Process, delivery: Delivery) -> None:
 
 
 def _handle_flow(process: Process, delivery: Delivery) -> None:
+    """Move the run on: by what the event says, as the dispatcher does, or by what is stored, as the service does."""
     cast = process.world.cast
-    inputs = AdvanceInputs(
-        flow_run_path=RUN_PATH, flow_run=delivery.flow_run, leases=cast.leases, now=process.now()
-    )
+    known = delivery.flow_run if process.world.scenario.choices.is_promoted else None
+    inputs = AdvanceInputs(flow_run_path=RUN_PATH, flow_run=known, leases=cast.leases, now=process.now())
     process.run(cast.programs["orchestrator"], inputs, delivery)
 
 
